@@ -1,0 +1,41 @@
+"""The command ``fbm``: parses, calls, prints. The work is done in the other rooms."""
+
+import os
+import sys
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from fermibose.errors import FermiboseError
+
+app = typer.Typer(
+    help="The Fermi-Bose machine: local contrastive learning without backpropagation.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from fermibose import __version__
+
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Run ``fbm``; errors meant for people end as one line, not as a traceback."""
+    try:
+        app()
+    except (FermiboseError, OSError) as error:
+        if os.environ.get("FERMIBOSE_DEBUG"):
+            raise
+        message = f"[bold red]error:[/] {escape(str(error))}"
+        Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted")
+        sys.exit(130)
