@@ -79,7 +79,7 @@ class PairEnergy:
             return self.boson_weight * sigma, self.fermion_weight * (1 - sigma)
         if counts is None:
             shape = getattr(sigma, "shape", ())
-            bosons = float(sigma.sum() if shape else sigma)
+            bosons = sigma.sum() if shape else sigma
             counts = (bosons, math.prod(shape) - bosons)
         return self.boson_weight * counts[0], self.fermion_weight * counts[1]
 
