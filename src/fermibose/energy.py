@@ -57,18 +57,27 @@ class PairEnergy:
         broadcast against d2. counts: numbers of boson and fermion pairs, which only the averaged
         coupling needs; counted from ``same`` (each pair standing there once) if not given.
         """
-        attraction, repulsion = self._couple(d2, same, counts)
-        return attraction * d2 + repulsion * self._hinge(self.d_f - d2)
+        return self.energy_and_force(d2, same, counts)[0]
 
     def force(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
         """dE/dD² of each pair (arguments as in :meth:`energy`)."""
+        return self.energy_and_force(d2, same, counts)[1]
+
+    def energy_and_force(
+        self, d2: Array, same: Array, counts: tuple[float, float] | None = None
+    ) -> tuple[Array, Array]:
+        """Both at the price of one, for inner loops (arguments as in :meth:`energy`)."""
         attraction, repulsion = self._couple(d2, same, counts)
-        return attraction - repulsion * self._hinge_slope(self.d_f - d2)
+        hinge, slope = self._hinge(self.d_f - d2)
+        return attraction * d2 + repulsion * hinge, attraction - repulsion * slope
 
     def curvature(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
         """d²E/d(D²)² of each pair (arguments as in :meth:`energy`); 0 for the hard hinge."""
         _, repulsion = self._couple(d2, same, counts)
-        return repulsion * self._hinge_curvature(self.d_f - d2)
+        x = self.d_f - d2
+        if not self.softness:
+            return repulsion * (x * 0)
+        return repulsion * (self.softness / 2 * (x * x + self.softness) ** -1.5)
 
     def _couple(
         self, d2: Array, same: Array, counts: tuple[float, float] | None
@@ -83,11 +92,11 @@ class PairEnergy:
             counts = (bosons, math.prod(shape) - bosons)
         return self.boson_weight * counts[0], self.fermion_weight * counts[1]
 
-    def _hinge(self, x: Array) -> Array:
-        return (x + (x * x + self.softness) ** 0.5) / 2 if self.softness else (x + abs(x)) / 2
-
-    def _hinge_slope(self, x: Array) -> Array:
-        return (1 + x / (x * x + self.softness) ** 0.5) / 2 if self.softness else x * 0 + (x > 0)
-
-    def _hinge_curvature(self, x: Array) -> Array:
-        return self.softness / 2 * (x * x + self.softness) ** -1.5 if self.softness else x * 0
+    def _hinge(self, x: Array) -> tuple[Array, Array]:
+        """φ(x) and its slope φ'(x); for the smooth hinge φ' = φ/√(x²+a)."""
+        if not self.softness:
+            slope = x * 0 + (x > 0)
+            return x * slope, slope
+        root = (x * x + self.softness) ** 0.5
+        hinge = (x + root) / 2
+        return hinge, hinge / root

@@ -1,0 +1,113 @@
+"""The one training loop: stages of epochs of mini-batches, with history, checkpoints and Ctrl-C.
+
+A stage is whatever learns from mini-batches with its own optimiser: a local layer, the readout, the
+MLP. The loop shuffles, calls it, keeps the records, and can be stopped and resumed at any epoch
+such that the weights come out bit for bit as if it had never stopped.
+"""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fermibose.machine.checkpoint import Checkpoint, Position
+from fermibose.progress import progress_bar
+
+Records = dict[str, dict[str, list[float]]]  # stage → quantity → one value per batch or epoch
+
+
+class Stage(Protocol):
+    """Something that learns from mini-batches."""
+
+    name: str
+    epochs: int
+    samples: int
+
+    @property
+    def optimiser(self) -> torch.optim.Optimizer:
+        """The optimiser whose state a checkpoint must keep."""
+
+    def step(self, index: Tensor) -> Mapping[str, float]:
+        """Learn from the samples ``index``; returns what to record of this mini-batch."""
+
+    def end_epoch(self) -> Mapping[str, float]:
+        """Returns what to record of this epoch."""
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Yield ``requested()``, true once Ctrl-C was pressed; a second Ctrl-C stops at once."""
+    pressed = False
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # only the main thread may handle signals
+        return
+
+    def on_interrupt(signum: int, frame: Any) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+        print("\nstopping after this epoch; Ctrl-C again stops at once", file=sys.stderr)
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def run_stages(
+    net: nn.Module,
+    stages: Sequence[Callable[[], Stage]],
+    *,
+    batch_size: int,
+    generator: torch.Generator,
+    records: Records,
+    checkpoint: Checkpoint | None = None,
+    show: bool | None = None,
+) -> bool:
+    """Run the stages one after another; returns False if Ctrl-C cut them short.
+
+    stages: each is built when its turn comes, since it may need what the ones before have learnt.
+    records: filled in place. checkpoint: resumed from if it holds one, and kept up to date.
+    """
+    start = Position(0, 0)
+    if checkpoint is not None and checkpoint.exists():
+        start = checkpoint.restore(net, generator, records)
+    with stop_on_interrupt() as interrupted:
+        for number in range(start.stage, len(stages)):
+            stage = stages[number]()
+            first = 0
+            if number == start.stage and checkpoint is not None:
+                checkpoint.restore_optimiser(stage.optimiser)
+                first = start.epoch
+            with progress_bar(stage.name, stage.epochs - first, show=show) as advance:
+                for epoch in range(first, stage.epochs):
+                    order = torch.randperm(stage.samples, generator=generator)
+                    for index in order.split(batch_size):
+                        batch = stage.step(index)
+                        _record(records, stage.name, batch)
+                    summary = stage.end_epoch()
+                    _record(records, stage.name, summary)
+                    latest = summary or batch
+                    advance(status="  ".join(f"{k} {v:.3f}" for k, v in latest.items()))
+                    stop = interrupted()
+                    if checkpoint is not None:
+                        position = Position(number, epoch + 1)
+                        last = stop or epoch + 1 == stage.epochs
+                        checkpoint.save(
+                            net, stage.optimiser, generator, records, position, force=last
+                        )
+                    if stop:
+                        return False
+    return True
+
+
+def _record(records: Records, stage: str, values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+        records.setdefault(stage, {}).setdefault(name, []).append(value)

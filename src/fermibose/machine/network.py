@@ -1,0 +1,173 @@
+"""The network: a frozen stack of local layers and a linear readout, as one torch module."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from fermibose.errors import FermiboseError, FileFormatError, InputError
+from fermibose.machine.layers import Dense, LocalDense
+
+FORMAT, FORMAT_VERSION = "fermibose-net", 1
+WEIGHTS, CONFIG = "model.safetensors", "model.json"
+
+
+class FermiBoseNet(nn.Module):
+    r"""Logits of the classes: x → φ(W₁x) → … → h → readout·h.
+
+    The weights are frozen (no parameter requires a gradient) and the map is differentiable in x, so
+    any attack library can use it. Inputs of any shape (B, …) are flattened. If the training inputs
+    were not in [0, 1] the net carries its own rescaling x → (x − offset)·gain and takes raw inputs.
+    """
+
+    offset: Tensor | None
+    gain: Tensor | None
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: Sequence[int],
+        outputs: int,
+        *,
+        activation: str = "half_tanh",
+        bias: bool = False,
+        readout_bias: bool = False,
+        rescaled: bool = False,
+        classes: Sequence[Any] | None = None,
+        info: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        widths = [inputs, *hidden]
+        self.layers = nn.ModuleList(
+            LocalDense(width, units, activation=activation, bias=bias)
+            for width, units in zip(widths, hidden, strict=False)
+        )
+        self.readout = Dense(widths[-1], outputs, bias=readout_bias)
+        self.register_buffer(
+            "offset", torch.zeros(inputs, dtype=torch.float64) if rescaled else None
+        )
+        self.register_buffer("gain", torch.ones(inputs, dtype=torch.float64) if rescaled else None)
+        self.config = {
+            "inputs": inputs,
+            "hidden": list(hidden),
+            "outputs": outputs,
+            "activation": activation,
+            "bias": bias,
+            "readout_bias": readout_bias,
+            "rescaled": rescaled,
+            "classes": list(range(outputs)) if classes is None else list(classes),
+        }
+        self.info = info or {}  # how it was trained: recipe, versions, scores
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw all weights anew from N(0, 1/fan_in), biases 0."""
+        for layer in (*self.local_layers, self.readout):
+            layer.initialise(generator)
+
+    @property
+    def local_layers(self) -> list[LocalDense]:
+        """The hidden layers, first to last."""
+        return [layer for layer in self.layers if isinstance(layer, LocalDense)]
+
+    def take_raw_inputs(self, offset: Tensor, gain: Tensor) -> None:
+        """From now on map inputs x → (x − offset)·gain first, as the training data were."""
+        self.offset, self.gain = offset, gain
+        self.config["rescaled"] = True
+
+    def represent(self, x: Tensor, depth: int | None = None) -> Tensor:
+        """Representation after the first ``depth`` hidden layers (all by default), (B, units)."""
+        h = x.flatten(1)
+        if h.shape[1] != self.config["inputs"]:
+            raise InputError(
+                f"inputs have {h.shape[1]} features, but the net takes {self.config['inputs']}"
+            )
+        if self.gain is not None and self.offset is not None:
+            h = ((h - self.offset) * self.gain).to(self.readout.weight.dtype)
+        for layer in self.local_layers[:depth]:
+            h = layer(h)
+        return h
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (B, outputs)."""
+        return self.readout(self.represent(x))  # type: ignore[no-any-return]
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``model.safetensors`` and ``model.json`` into ``folder`` (made if missing)."""
+        folder = Path(folder)
+        tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = folder / (WEIGHTS + ".partial")
+            save_file(tensors, partial)
+            config = {
+                "format": FORMAT,
+                "format_version": FORMAT_VERSION,
+                **self.config,
+                "info": self.info,
+                "sha256": _sha256(partial),
+            }
+            text = json.dumps(config, indent=2)  # fails before anything is replaced
+            partial_config = folder / (CONFIG + ".partial")
+            partial_config.write_text(text + "\n", encoding="utf-8")
+            os.replace(partial, folder / WEIGHTS)
+            os.replace(partial_config, folder / CONFIG)
+        except (OSError, SafetensorError) as error:
+            raise FermiboseError(f"could not save the model in {folder}: {error}") from error
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "FermiBoseNet":
+        """Read a net written by :meth:`save`; anything else is refused with the reason."""
+        folder = Path(folder)
+        config = _read_config(folder / CONFIG)
+        weights = folder / WEIGHTS
+        if not weights.is_file():
+            raise FileFormatError(f"{folder} has no {WEIGHTS}; it is not a complete saved model")
+        if _sha256(weights) != config.pop("sha256", None):
+            raise FileFormatError(
+                f"{weights} is truncated or corrupt (its checksum differs from {CONFIG}); "
+                "copy or train the model again"
+            )
+        try:
+            with torch.device("meta"):  # nothing is allocated before the shapes are known to fit
+                net = cls(
+                    config.pop("inputs"), config.pop("hidden"), config.pop("outputs"), **config
+                )
+            net.load_state_dict(load_file(weights), assign=True)
+        except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise FileFormatError(
+                f"the weights in {weights} do not fit their description in {CONFIG}: {error}"
+            ) from error
+        return net
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileFormatError(
+            f"{path.parent} is not a saved model: it has no {path.name}; "
+            "give the folder that FermiBoseNet.save or `fbm train` wrote"
+        ) from None
+    except (ValueError, OSError) as error:
+        raise FileFormatError(f"{path} is not readable as JSON: {error}") from error
+    if not isinstance(config, dict) or config.pop("format", None) != FORMAT:
+        raise FileFormatError(f"{path} does not describe a fermibose net")
+    version = config.pop("format_version", None)
+    if version != FORMAT_VERSION:
+        raise FileFormatError(
+            f"{path} has format version {version!r}, this package reads {FORMAT_VERSION}; "
+            "install the version of fermibose that wrote it"
+        )
+    return config
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

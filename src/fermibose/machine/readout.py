@@ -1,0 +1,87 @@
+"""The linear readout on frozen representations: cross-entropy as in the paper, or ridge."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fermibose.machine.layers import Dense
+from fermibose.machine.recipe import Recipe
+
+
+def accuracy(logits: Tensor, y: Tensor) -> float:
+    """Fraction of rows whose largest logit is that of their class."""
+    return float((logits.argmax(1) == y).double().mean())
+
+
+class CrossEntropyReadout:
+    r"""Stage that minimises the mean cross-entropy of softmax(Vh) over V, one Adam step a batch.
+
+    The gradient in closed form: :math:`\partial L/\partial V = \frac1B (p - \mathbb 1_y)^\top h`.
+    ``test`` (representations, labels) adds a test accuracy to each epoch's record.
+    """
+
+    name = "readout"
+
+    def __init__(
+        self,
+        readout: Dense,
+        h: Tensor,
+        y: Tensor,
+        recipe: Recipe,
+        *,
+        test: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self.readout, self.h, self.y, self.test = readout, h, y, test
+        self.epochs, self.samples = recipe.readout_epochs, len(h)
+        readout.weight.grad = torch.zeros_like(readout.weight)
+        self.optimiser = torch.optim.Adam(
+            [readout.weight], lr=recipe.readout_learning_rate, fused=True
+        )
+
+    @torch.no_grad()
+    def step(self, index: Tensor) -> Mapping[str, float]:
+        """One Adam step on the samples ``index``; records nothing per batch."""
+        h, y = self.h[index], self.y[index]
+        residual = self.readout(h).softmax(1)
+        residual[torch.arange(len(y)), y] -= 1
+        torch.mm(residual.T.div_(len(y)), h, out=self.readout.weight.grad)
+        self.optimiser.step()
+        return {}
+
+    @torch.no_grad()
+    def end_epoch(self) -> Mapping[str, float]:
+        """Loss and accuracy on the training set, and accuracy on the test set if there is one."""
+        logits = self.readout(self.h)
+        record = {
+            "loss": float(nn.functional.cross_entropy(logits, self.y)),
+            "train_accuracy": accuracy(logits, self.y),
+        }
+        if self.test is not None:
+            record["test_accuracy"] = accuracy(self.readout(self.test[0]), self.test[1])
+        return record
+
+
+@torch.no_grad()
+def solve_ridge(readout: Dense, h: Tensor, y: Tensor, *, ridge: float) -> None:
+    r"""Set the readout to the minimum of the ridge regression on targets ±1.
+
+    .. math:: \frac1n \sum_i |V h_i + c - t_i|^2 + r |V|^2, \quad t_{ik} = 2\,\mathbb 1[y_i = k] - 1
+
+    Solved in float64 in the smaller of sample space and unit space. The intercept c is free if the
+    readout has a bias, else 0.
+    """
+    n, units = h.shape
+    targets = -torch.ones(n, len(readout.weight), dtype=torch.float64)
+    targets[torch.arange(n), y] = 1
+    h = h.double()
+    if readout.bias is not None:
+        h_mean, t_mean = h.mean(0), targets.mean(0)
+        h, targets = h - h_mean, targets - t_mean
+    if units <= n:
+        weights = torch.linalg.solve(h.T @ h + n * ridge * torch.eye(units).double(), h.T @ targets)
+    else:
+        weights = h.T @ torch.linalg.solve(h @ h.T + n * ridge * torch.eye(n).double(), targets)
+    readout.weight.copy_(weights.T)
+    if readout.bias is not None:
+        readout.bias.copy_(t_mean - h_mean @ weights)

@@ -1,0 +1,84 @@
+"""A recipe: everything that, with the data, determines a trained machine."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fermibose.energy import PairEnergy
+from fermibose.errors import InputError
+from fermibose.machine.activations import activation_named
+from fermibose.machine.pairing import ByLabel, Pairing
+
+ReadoutKind = Literal["cross_entropy", "ridge"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of one training. The defaults are those of the paper's MNIST runs."""
+
+    hidden: tuple[int, ...] = (1000,)  # units of each hidden layer, first to last
+    energy: PairEnergy = dataclasses.field(default_factory=PairEnergy)
+    pairing: Pairing = dataclasses.field(default_factory=ByLabel)
+    activation: str = "half_tanh"  # (1 + tanh z)/2, or "tanh"
+    bias: bool = False  # of the hidden layers
+    epochs: int = 100  # per hidden layer
+    batch_size: int = 50
+    learning_rate: float = 0.01  # Adam, hidden layers
+    weight_decay: float = 0.01  # λ of (λ/2N)|W|², N units
+    activity: float = 0.0  # μ of the activity penalty μ⟨|h|⟩
+    readout: ReadoutKind = "cross_entropy"
+    readout_epochs: int = 100
+    readout_learning_rate: float = 0.001  # Adam, readout
+    ridge: float = 0.001  # penalty of the closed-form readout, per training sample and unit
+    seed: int = 0
+    threads: int = 1  # results are reproduced bit for bit at the same number of threads
+
+    def __post_init__(self) -> None:
+        if not self.hidden or any(not _whole(units, 1) for units in self.hidden):
+            raise InputError(f"hidden must name at least one positive width, got {self.hidden!r}")
+        for name, least in (
+            ("epochs", 0),
+            ("batch_size", 2),  # one sample makes no pair
+            ("readout_epochs", 0),
+            ("seed", 0),
+            ("threads", 1),
+        ):
+            if not _whole(getattr(self, name), least):
+                value = getattr(self, name)
+                raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
+        for name, positive in (
+            ("learning_rate", True),
+            ("readout_learning_rate", True),
+            ("ridge", True),
+            ("weight_decay", False),
+            ("activity", False),
+        ):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0 or (positive and value == 0):
+                bound = "> 0" if positive else ">= 0"
+                raise InputError(f"{name} must be a finite number {bound}, got {value!r}")
+        if self.readout not in get_args(ReadoutKind):
+            choices = " or ".join(repr(kind) for kind in get_args(ReadoutKind))
+            raise InputError(f"readout must be {choices}, got {self.readout!r}")
+        activation_named(self.activation)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; pairings and transformations carry their class name."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return fields if isinstance(value, PairEnergy) else {"kind": type(value).__name__} | fields
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

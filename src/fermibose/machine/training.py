@@ -1,0 +1,198 @@
+"""Training the machine: layer by layer on pairs, then the readout; no gradient crosses a layer."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fermibose import __version__
+from fermibose.errors import InputError
+from fermibose.machine.checkpoint import Checkpoint
+from fermibose.machine.compute import compute_settings
+from fermibose.machine.loop import Records, Stage, run_stages
+from fermibose.machine.network import FermiBoseNet
+from fermibose.machine.readout import CrossEntropyReadout, accuracy, solve_ridge
+from fermibose.machine.recipe import Recipe
+
+History = dict[str, dict[str, npt.NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A trained net with its history.
+
+    history: ``"layer 1"`` … hold ``boson_distance``, ``fermion_distance`` and ``energy`` for each
+    mini-batch (NaN where a batch has no such pair); ``"readout"`` holds ``loss``,
+    ``train_accuracy`` and, with a test set, ``test_accuracy`` for each epoch.
+    """
+
+    net: FermiBoseNet
+    history: History
+    recipe: Recipe
+    interrupted: bool = False  # Ctrl-C ended it before the last epoch
+
+
+class LocalLayer:
+    """Stage that trains one hidden layer on the pairs of its own output."""
+
+    def __init__(
+        self,
+        net: FermiBoseNet,
+        number: int,
+        x: Tensor,
+        y: Tensor,
+        recipe: Recipe,
+        generator: torch.Generator,
+    ) -> None:
+        self.name = f"layer {number + 1}"
+        self.epochs, self.samples = recipe.epochs, len(x)
+        self.layer = net.local_layers[number]
+        self.recipe, self.generator, self.y = recipe, generator, y
+        # What the frozen layers below make of the inputs is fixed, unless inputs are transformed.
+        self.below: Callable[[Tensor], Tensor] | None = None
+        with torch.no_grad():
+            self.x = x if recipe.pairing.transforms_inputs else net.represent(x, number)
+        if recipe.pairing.transforms_inputs and number > 0:
+            self.below = partial(net.represent, depth=number)
+        self.optimiser = torch.optim.Adam(
+            [p for p in (self.layer.weight, self.layer.bias) if p is not None],
+            lr=recipe.learning_rate,
+            weight_decay=recipe.weight_decay / len(self.layer.weight),
+            fused=True,
+        )
+
+    def step(self, index: Tensor) -> Mapping[str, float]:
+        """One Adam step on the pairs of the samples ``index``."""
+        x, labels = self.recipe.pairing.views(self.x[index], self.y[index], self.generator)
+        if self.below is not None:
+            x = self.below(x)
+        report = self.layer.learn_from(x, labels, self.recipe.energy, activity=self.recipe.activity)
+        self.optimiser.step()
+        return {
+            "boson_distance": report.boson_distance,
+            "fermion_distance": report.fermion_distance,
+            "energy": report.energy,
+        }
+
+    def end_epoch(self) -> Mapping[str, float]:
+        """Nothing beyond the records of the mini-batches."""
+        return {}
+
+
+def train(
+    x: npt.ArrayLike,
+    y: npt.ArrayLike,
+    recipe: Recipe | None = None,
+    *,
+    test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    checkpoint: str | Path | None = None,
+    show: bool | None = None,
+) -> Training:
+    """Train a machine on inputs x (samples, features) in [0, 1] and labels y in 0…K−1.
+
+    test: inputs and labels whose accuracy is recorded each readout epoch. checkpoint: file to
+    resume from if it exists, kept up to date meanwhile and removed at the end. show: progress bars
+    on, off, or (None) only on a terminal. Ctrl-C stops after the current epoch: layers trained so
+    far are kept, later ones stay as initialised, and a readout that was not reached is solved in
+    closed form, so that the net is usable; the checkpoint, if any, resumes the training proper.
+    """
+    recipe = recipe or Recipe()
+    inputs, labels = as_tensors(x, y)
+    test_tensors = as_tensors(*test) if test is not None else None
+    generator = torch.Generator().manual_seed(recipe.seed)
+    net = new_net(inputs, labels, recipe)
+    net.initialise(generator)
+    keeper = None
+    if checkpoint is not None:
+        keeper = Checkpoint(checkpoint, fingerprint(inputs, labels, recipe))
+    stages: list[Callable[[], Stage]] = [
+        partial(LocalLayer, net, number, inputs, labels, recipe, generator)
+        for number in range(len(recipe.hidden))
+    ]
+    if recipe.readout == "cross_entropy":
+        stages.append(partial(_readout_stage, net, inputs, labels, recipe, test_tensors))
+    records: Records = {}
+    with compute_settings(recipe.threads), torch.no_grad():
+        complete = run_stages(
+            net,
+            stages,
+            batch_size=recipe.batch_size,
+            generator=generator,
+            records=records,
+            checkpoint=keeper,
+            show=show,
+        )
+        if recipe.readout == "ridge" or (not complete and "readout" not in records):
+            h = net.represent(inputs)
+            solve_ridge(net.readout, h, labels, ridge=recipe.ridge)
+            records["readout"] = {"train_accuracy": [accuracy(net.readout(h), labels)]}
+            if test_tensors is not None:
+                test_accuracy = accuracy(net(test_tensors[0]), test_tensors[1])
+                records["readout"]["test_accuracy"] = [test_accuracy]
+    if keeper is not None and complete:
+        keeper.remove()
+    return Training(net, as_history(records), recipe, interrupted=not complete)
+
+
+def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> FermiBoseNet:
+    """A net of the recipe's shape for these data, not yet initialised."""
+    return FermiBoseNet(
+        x.shape[1],
+        recipe.hidden,
+        int(y.max()) + 1,
+        activation=recipe.activation,
+        bias=recipe.bias,
+        readout_bias=recipe.readout == "ridge",
+        info={"fermibose": __version__, "torch": torch.__version__, "recipe": recipe.as_dict()},
+    )
+
+
+def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
+    """Checked float32 inputs (samples, features) and int64 labels (samples,)."""
+    inputs = torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32))
+    labels = np.asarray(y)
+    if inputs.ndim != 2 or not inputs.numel():
+        raise InputError(f"x must have shape (samples, features), got {tuple(inputs.shape)}")
+    if labels.shape != (len(inputs),) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise InputError(
+            f"y must hold one whole number >= 0 for each of the {len(inputs)} samples, "
+            f"got {labels.dtype} of shape {labels.shape}"
+        )
+    if not torch.isfinite(inputs).all():
+        raise InputError("x contains NaN or infinity; remove or impute such values first")
+    return inputs, torch.as_tensor(labels.astype(np.int64))
+
+
+def as_history(records: Records) -> History:
+    """The records as arrays."""
+    return {
+        stage: {name: np.array(values) for name, values in quantities.items()}
+        for stage, quantities in records.items()
+    }
+
+
+def fingerprint(x: Tensor, y: Tensor, recipe: Any) -> str:
+    """Hash of all that determines a training: data, recipe, version."""
+    digest = hashlib.sha256(json.dumps([__version__, recipe.as_dict()]).encode())
+    digest.update(x.numpy().tobytes())
+    digest.update(y.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _readout_stage(
+    net: FermiBoseNet,
+    x: Tensor,
+    y: Tensor,
+    recipe: Recipe,
+    test: tuple[Tensor, Tensor] | None,
+) -> CrossEntropyReadout:
+    test_h = (net.represent(test[0]), test[1]) if test is not None else None
+    return CrossEntropyReadout(net.readout, net.represent(x), y, recipe, test=test_h)
