@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.loop import Records, run_stages
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.readout import accuracy
+from fermibose.machine.readout import Examples, scores
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import Training, as_history, as_tensors, new_net
 
@@ -28,7 +28,7 @@ class Backpropagation:
         epochs: int,
         learning_rate: float,
         weight_decay: float = 0.0,
-        test: tuple[Tensor, Tensor] | None = None,
+        test: Examples | None = None,
     ) -> None:
         self.net, self.x, self.y, self.test = net, x, y, test
         self.epochs, self.samples = epochs, len(x)
@@ -45,17 +45,9 @@ class Backpropagation:
         self.optimiser.step()
         return {}
 
-    @torch.no_grad()
     def end_epoch(self) -> Mapping[str, float]:
         """Loss and accuracy on the training set, and accuracy on the test set if there is one."""
-        logits = self.net(self.x)
-        record = {
-            "loss": float(nn.functional.cross_entropy(logits, self.y)),
-            "train_accuracy": accuracy(logits, self.y),
-        }
-        if self.test is not None:
-            record["test_accuracy"] = accuracy(self.net(self.test[0]), self.test[1])
-        return record
+        return scores(self.net, (self.x, self.y), self.test)
 
 
 def train_mlp(
@@ -77,9 +69,7 @@ def train_mlp(
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
     test_tensors = as_tensors(*test) if test is not None else None
-    generator = torch.Generator().manual_seed(recipe.seed)
-    net = new_net(inputs, labels, recipe)
-    net.initialise(generator)
+    net, generator = new_net(inputs, labels, recipe)
     records: Records = {}
     with compute_settings(recipe.threads):
         complete = run_stages(

@@ -8,10 +8,25 @@ from torch import Tensor, nn
 from fermibose.machine.layers import Dense
 from fermibose.machine.recipe import Recipe
 
+Examples = tuple[Tensor, Tensor]  # inputs or representations (n, features), labels (n,)
+
 
 def accuracy(logits: Tensor, y: Tensor) -> float:
     """Fraction of rows whose largest logit is that of their class."""
     return float((logits.argmax(1) == y).double().mean())
+
+
+@torch.no_grad()
+def scores(model: nn.Module, data: Examples, test: Examples | None) -> dict[str, float]:
+    """Cross-entropy and accuracy on ``data``, and accuracy on ``test`` if given."""
+    logits = model(data[0])
+    found = {
+        "loss": float(nn.functional.cross_entropy(logits, data[1])),
+        "train_accuracy": accuracy(logits, data[1]),
+    }
+    if test is not None:
+        found["test_accuracy"] = accuracy(model(test[0]), test[1])
+    return found
 
 
 class CrossEntropyReadout:
@@ -30,7 +45,7 @@ class CrossEntropyReadout:
         y: Tensor,
         recipe: Recipe,
         *,
-        test: tuple[Tensor, Tensor] | None = None,
+        test: Examples | None = None,
     ) -> None:
         self.readout, self.h, self.y, self.test = readout, h, y, test
         self.epochs, self.samples = recipe.readout_epochs, len(h)
@@ -49,17 +64,9 @@ class CrossEntropyReadout:
         self.optimiser.step()
         return {}
 
-    @torch.no_grad()
     def end_epoch(self) -> Mapping[str, float]:
         """Loss and accuracy on the training set, and accuracy on the test set if there is one."""
-        logits = self.readout(self.h)
-        record = {
-            "loss": float(nn.functional.cross_entropy(logits, self.y)),
-            "train_accuracy": accuracy(logits, self.y),
-        }
-        if self.test is not None:
-            record["test_accuracy"] = accuracy(self.readout(self.test[0]), self.test[1])
-        return record
+        return scores(self.readout, (self.h, self.y), self.test)
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from fermibose.machine.checkpoint import Checkpoint
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.loop import Records, Stage, run_stages
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.readout import CrossEntropyReadout, accuracy, solve_ridge
+from fermibose.machine.readout import CrossEntropyReadout, Examples, scores, solve_ridge
 from fermibose.machine.recipe import Recipe
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
@@ -107,9 +107,7 @@ def train(
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
     test_tensors = as_tensors(*test) if test is not None else None
-    generator = torch.Generator().manual_seed(recipe.seed)
-    net = new_net(inputs, labels, recipe)
-    net.initialise(generator)
+    net, generator = new_net(inputs, labels, recipe)
     keeper = None
     if checkpoint is not None:
         keeper = Checkpoint(checkpoint, fingerprint(inputs, labels, recipe))
@@ -131,20 +129,17 @@ def train(
             show=show,
         )
         if recipe.readout == "ridge" or (not complete and "readout" not in records):
-            h = net.represent(inputs)
-            solve_ridge(net.readout, h, labels, ridge=recipe.ridge)
-            records["readout"] = {"train_accuracy": [accuracy(net.readout(h), labels)]}
-            if test_tensors is not None:
-                test_accuracy = accuracy(net(test_tensors[0]), test_tensors[1])
-                records["readout"]["test_accuracy"] = [test_accuracy]
+            solve_ridge(net.readout, net.represent(inputs), labels, ridge=recipe.ridge)
+            final = scores(net, (inputs, labels), test_tensors)
+            records["readout"] = {name: [value] for name, value in final.items()}
     if keeper is not None and complete:
         keeper.remove()
     return Training(net, as_history(records), recipe, interrupted=not complete)
 
 
-def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> FermiBoseNet:
-    """A net of the recipe's shape for these data, not yet initialised."""
-    return FermiBoseNet(
+def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.Generator]:
+    """A net of the recipe's shape with its first weights, and the generator that goes on."""
+    net = FermiBoseNet(
         x.shape[1],
         recipe.hidden,
         int(y.max()) + 1,
@@ -153,6 +148,9 @@ def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> FermiBoseNet:
         readout_bias=recipe.readout == "ridge",
         info={"fermibose": __version__, "torch": torch.__version__, "recipe": recipe.as_dict()},
     )
+    generator = torch.Generator().manual_seed(recipe.seed)
+    net.initialise(generator)
+    return net, generator
 
 
 def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
@@ -192,7 +190,7 @@ def _readout_stage(
     x: Tensor,
     y: Tensor,
     recipe: Recipe,
-    test: tuple[Tensor, Tensor] | None,
+    test: Examples | None,
 ) -> CrossEntropyReadout:
     test_h = (net.represent(test[0]), test[1]) if test is not None else None
     return CrossEntropyReadout(net.readout, net.represent(x), y, recipe, test=test_h)

@@ -1,0 +1,23 @@
+"""Images and labels for the machine: bundled, on disk or downloaded, always checked.
+
+Pixels leave this room as float32 in [0, 1], one image per row; labels as int64. Every function
+returns fresh arrays that the caller may change.
+"""
+
+from fermibose.data.bundled import load_digits, load_mnist5k
+from fermibose.data.dataset import Dataset, load_dataset
+from fermibose.data.idx import load_idx, read_idx
+from fermibose.data.openml import load_openml
+from fermibose.data.subsets import paper_split, per_class
+
+__all__ = [
+    "Dataset",
+    "load_dataset",
+    "load_digits",
+    "load_idx",
+    "load_mnist5k",
+    "load_openml",
+    "paper_split",
+    "per_class",
+    "read_idx",
+]

@@ -1,0 +1,184 @@
+"""The local rule. Oracles: a loop over pairs, autograd, pytorch-metric-learning, invariances."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytorch_metric_learning.distances import LpDistance
+from pytorch_metric_learning.losses import ContrastiveLoss
+from pytorch_metric_learning.reducers import MeanReducer
+
+from fermibose import PairEnergy
+from fermibose.machine.layers import LocalDense
+from fermibose.machine.local_rule import count_pairs, pair_force, squared_distances
+
+energies = st.builds(
+    PairEnergy,
+    d_f=st.floats(0.01, 1.0),
+    softness=st.sampled_from([0.0, 0.01]),
+    boson_weight=st.floats(0.1, 2.0),
+    fermion_weight=st.floats(0.1, 2.0),
+    coupling=st.sampled_from(["labelled", "averaged"]),
+)
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
+
+
+def batch(seed, size, units, classes, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    h = torch.rand(size, units, generator=generator, dtype=dtype)
+    return h, torch.randint(classes, (size,), generator=generator)
+
+
+def hinge(x, a):
+    return max(x, 0.0) if a == 0 else (x + math.sqrt(x * x + a)) / 2
+
+
+def hinge_slope(x, a):
+    return float(x > 0) if a == 0 else (1 + x / math.sqrt(x * x + a)) / 2
+
+
+def loop_over_pairs(h, labels, pair):
+    """Energy and its gradient, one pair and one unit at a time, in plain Python numbers."""
+    rows, kinds = h.double().tolist(), labels.tolist()
+    pairs = list(itertools.combinations(range(len(rows)), 2))
+    n_boson = sum(kinds[i] == kinds[j] for i, j in pairs)
+    n_fermion = len(pairs) - n_boson
+    gradient = [[0.0] * len(rows[0]) for _ in rows]
+    total = 0.0
+    for i, j in pairs:
+        difference = [a - b for a, b in zip(rows[i], rows[j], strict=True)]
+        d2 = sum(d * d for d in difference) / len(difference)
+        if pair.coupling == "averaged":
+            boson, fermion = n_boson, n_fermion
+        else:
+            boson, fermion = (1, 0) if kinds[i] == kinds[j] else (0, 1)
+        boson, fermion = boson * pair.boson_weight, fermion * pair.fermion_weight
+        total += boson * d2 + fermion * hinge(pair.d_f - d2, pair.softness)
+        slope = boson - fermion * hinge_slope(pair.d_f - d2, pair.softness)
+        for k, d in enumerate(difference):
+            gradient[i][k] += slope * 2 * d / len(difference) / len(pairs)
+            gradient[j][k] -= slope * 2 * d / len(difference) / len(pairs)
+    return total / len(pairs), torch.tensor(gradient, dtype=torch.float64)
+
+
+@settings(max_examples=60)
+@given(
+    energies,
+    st.integers(2, 12),
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.integers(0, 10**6),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_force_is_that_of_the_loop_over_pairs(pair, size, units, classes, seed, dtype):
+    h, labels = batch(seed, size, units, classes, dtype)
+    energy, gradient = loop_over_pairs(h, labels, pair)
+    force, report = pair_force(h, labels, pair)
+    scale = gradient.abs().max().item() or 1.0
+    assert force.dtype == dtype
+    assert (force - gradient).abs().max().item() <= TOLERANCE[dtype] * scale
+    assert report.energy == pytest.approx(energy, rel=TOLERANCE[dtype], abs=TOLERANCE[dtype])
+
+
+@settings(max_examples=40)
+@given(
+    energies,
+    st.integers(2, 40),
+    st.integers(1, 30),
+    st.sampled_from(["half_tanh", "tanh"]),
+    st.booleans(),
+    st.sampled_from([0.0, 0.3]),
+    st.integers(0, 10**6),
+)
+def test_layer_gradient_is_that_of_autograd(pair, size, units, activation, bias, activity, seed):
+    x, labels = batch(seed, size, 7, 3)
+    layer = LocalDense(7, units, activation=activation, bias=bias).double()
+    layer.initialise(torch.Generator().manual_seed(seed))
+    layer.learn_from(x, labels, pair, activity=activity)
+
+    weight = layer.weight.detach().clone().requires_grad_()
+    offset = torch.zeros(units, dtype=torch.float64, requires_grad=True)
+    z = x @ weight.T + offset
+    h = (1 + torch.tanh(z)) / 2 if activation == "half_tanh" else torch.tanh(z)
+    i, j = torch.triu_indices(size, size, 1)
+    d2 = (h[i] - h[j]).square().mean(1)
+    loss = pair.energy(d2, labels[i] == labels[j]).mean() + activity * h.abs().mean()
+    loss.backward()
+    scale = weight.grad.abs().max().item() or 1.0
+    assert (layer.weight.grad - weight.grad).abs().max().item() <= 1e-12 * scale
+    if bias:
+        assert (layer.bias.grad - offset.grad).abs().max().item() <= 1e-12 * scale
+
+
+def test_agrees_with_the_contrastive_loss_of_pytorch_metric_learning():
+    """Theirs is mean(D² of positives) + mean(relu(m − D²) of negatives): ours with weights P/n."""
+    h, labels = batch(3, 30, 17, 4)
+    n_boson, n_fermion = count_pairs(labels[:, None] == labels)
+    pairs = n_boson + n_fermion
+    ours = PairEnergy(0.2, boson_weight=pairs / n_boson, fermion_weight=pairs / n_fermion)
+    force, report = pair_force(h, labels, ours)
+
+    contrastive = ContrastiveLoss(
+        pos_margin=0,
+        neg_margin=0.2,
+        distance=LpDistance(normalize_embeddings=False, p=2, power=2),
+        reducer=MeanReducer(),
+    )
+    leaf = h.clone().requires_grad_()
+    loss = contrastive(leaf / 17**0.5, labels)
+    loss.backward()
+    assert report.energy == pytest.approx(loss.item(), rel=1e-12)
+    torch.testing.assert_close(force, leaf.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_two_zeros_and_eight_ones_make_29_boson_and_16_fermion_pairs():
+    labels = torch.tensor([0] * 2 + [1] * 8)
+    assert count_pairs(labels[:, None] == labels) == (29, 16)
+
+
+@pytest.mark.parametrize("coupling", ["labelled", "averaged"])
+@pytest.mark.parametrize(
+    ("labels", "n_boson", "n_fermion"), [([0, 0, 0], 3, 0), ([0, 1, 2], 0, 3), ([4], 0, 0)]
+)
+def test_batches_that_lack_a_kind_of_pair(labels, n_boson, n_fermion, coupling):
+    h, labels = torch.rand(len(labels), 5), torch.tensor(labels)
+    force, report = pair_force(h, labels, PairEnergy(0.9, coupling=coupling))
+    assert (report.n_boson, report.n_fermion) == (n_boson, n_fermion)
+    assert torch.isfinite(force).all()
+    assert math.isfinite(report.energy)
+    assert math.isnan(report.boson_distance) == (n_boson == 0)
+    assert math.isnan(report.fermion_distance) == (n_fermion == 0)
+    if len(labels) == 1:
+        assert report.energy == 0
+        assert not force.any()
+    else:
+        assert force.abs().max() > 0.01
+
+
+def test_reported_distances_are_means_over_pairs_of_each_kind():
+    h, labels = batch(5, 15, 8, 3)
+    i, j = torch.triu_indices(15, 15, 1)
+    d2, same = (h[i] - h[j]).square().mean(1), labels[i] == labels[j]
+    _, report = pair_force(h, labels, PairEnergy())
+    assert report.boson_distance == pytest.approx(d2[same].mean().item(), rel=1e-12)
+    assert report.fermion_distance == pytest.approx(d2[~same].mean().item(), rel=1e-12)
+
+
+@given(st.integers(0, 10**6))
+def test_force_ignores_translation_and_follows_permutation(seed):
+    h, labels = batch(seed, 9, 6, 3)
+    pair = PairEnergy(0.3, softness=0.01)
+    force, _ = pair_force(h, labels, pair)
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(pair_force(h + 5.0, labels, pair)[0], force, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(pair_force(h[order], labels[order], pair)[0], force[order])
+    assert force.sum(0).abs().max() < 1e-14  # every action has its reaction
+
+
+def test_distances_survive_a_large_common_offset_in_float32():
+    h = torch.rand(6, 50) * 1e-2
+    expected = torch.cdist(h.double(), h.double()).square() / 50
+    torch.testing.assert_close(squared_distances(h + 1.0).double(), expected, rtol=1e-3, atol=1e-9)

@@ -1,0 +1,128 @@
+"""The network and its files. Oracles: the formula in NumPy, round trips, damaged files."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fermibose import FermiBoseNet
+from fermibose.errors import FermiboseError, FileFormatError, InputError
+
+
+@pytest.fixture
+def net():
+    made = FermiBoseNet(6, (5, 4), 3, bias=True, readout_bias=True, classes=["a", "b", "c"])
+    made.initialise(torch.Generator().manual_seed(0))
+    made.info = {"seed": 7}
+    return made
+
+
+@pytest.fixture
+def saved(net, tmp_path):
+    net.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_forward_is_the_formula(net):
+    x = np.random.default_rng(0).random((8, 6)).astype(np.float32)
+    h = x
+    for layer in net.local_layers:
+        h = (1 + np.tanh(h @ layer.weight.numpy().T + layer.bias.numpy())) / 2
+    logits = h @ net.readout.weight.numpy().T + net.readout.bias.numpy()
+    np.testing.assert_allclose(net(torch.from_numpy(x)).numpy(), logits, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(net(torch.from_numpy(x).view(8, 1, 2, 3)).numpy(), logits, atol=1e-5)
+
+
+def test_it_is_frozen_but_differentiable_in_its_input(net):
+    assert not any(p.requires_grad for p in net.parameters())
+    assert torch.autograd.gradcheck(net.double(), torch.rand(3, 6).double().requires_grad_())
+
+
+def test_raw_inputs_are_rescaled_inside(net, tmp_path):
+    x = torch.rand(4, 6)
+    expected = net(x)
+    offset, gain = torch.full((6,), -3.0).double(), torch.full((6,), 0.25).double()
+    net.take_raw_inputs(offset, gain)
+    torch.testing.assert_close(net((x.double() / gain + offset).float()), expected)
+    net.save(tmp_path / "raw")
+    torch.testing.assert_close(FermiBoseNet.load(tmp_path / "raw")(4 * x - 3), net(4 * x - 3))
+
+
+def test_saving_and_loading_gives_the_same_net(net, saved):
+    back = FermiBoseNet.load(saved)
+    x = torch.rand(5, 6)
+    assert torch.equal(back(x), net(x))
+    assert back.config == net.config
+    assert back.config["classes"] == ["a", "b", "c"]
+    assert back.info == {"seed": 7}
+    assert not any(p.requires_grad for p in back.parameters())
+    assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
+
+
+def test_wrong_width_is_named(net):
+    with pytest.raises(InputError, match="7 features, but the net takes 6"):
+        net(torch.rand(2, 7))
+
+
+def test_making_a_net_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    FermiBoseNet(4, (3,), 2).initialise(torch.Generator().manual_seed(0))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def truncate(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def flip_a_bit(folder):
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+
+
+def change(**values):
+    def edit(folder):
+        config = json.loads((folder / "model.json").read_text())
+        (folder / "model.json").write_text(json.dumps(config | values))
+
+    return edit
+
+
+def foreign_weights(folder):
+    import hashlib
+
+    save_file({"conv.weight": torch.zeros(2, 2)}, folder / "model.safetensors")
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    change(sha256=digest)(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncate, "truncated or corrupt"),
+        (flip_a_bit, "truncated or corrupt"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "no model.safetensors"),
+        (lambda folder: (folder / "model.json").unlink(), "not a saved model"),
+        (lambda folder: (folder / "model.json").write_text("{"), "not readable as JSON"),
+        (lambda folder: (folder / "model.json").write_text("[1]"), "does not describe"),
+        (change(format="other"), "does not describe"),
+        (change(format_version=99), "version 99"),
+        (change(hidden=[5, 400_000_000]), "do not fit"),
+        (change(hidden="x"), "do not fit"),
+        (foreign_weights, "do not fit"),
+    ],
+)
+def test_damaged_or_foreign_files_are_refused(saved, damage, message):
+    damage(saved)
+    with pytest.raises(FileFormatError, match=message):
+        FermiBoseNet.load(saved)
+
+
+def test_a_folder_that_cannot_be_written_is_named(net, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FermiboseError, match="could not save the model"):
+        net.save(tmp_path / "file")
