@@ -107,7 +107,7 @@ class FermiBoseClassifier(ClassifierMixin, _FermiBoseBase):
         Passes over the data for the cross-entropy readout.
     readout_learning_rate : float, default=0.001
         Of Adam, for the cross-entropy readout.
-    ridge : float, default=0.001
+    ridge : float, default=0.01
         Penalty of the ridge readout: (1/n)Σ|Vh−t|² + ridge·|V|².
     activation : {"half_tanh", "tanh"}, default="half_tanh"
         (1 + tanh z)/2 as in the paper, or tanh z.
@@ -154,7 +154,7 @@ class FermiBoseClassifier(ClassifierMixin, _FermiBoseBase):
         *,
         readout_epochs: int = 100,
         readout_learning_rate: float = 0.001,
-        ridge: float = 0.001,
+        ridge: float = 0.01,
         activation: str = "half_tanh",
         bias: bool | Literal["auto"] = "auto",
         softness: float = 0.0,

@@ -33,7 +33,7 @@ class Recipe:
     readout: ReadoutKind = "cross_entropy"
     readout_epochs: int = 100
     readout_learning_rate: float = 0.001  # Adam, readout
-    ridge: float = 0.001  # penalty of the closed-form readout, per training sample and unit
+    ridge: float = 0.01  # penalty of the closed-form readout, (1/n)Σ|Vh−t|² + ridge·|V|²
     seed: int = 0
     threads: int = 1  # results are reproduced bit for bit at the same number of threads
 

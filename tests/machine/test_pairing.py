@@ -1,0 +1,70 @@
+"""Pairing. Oracles: np.roll for shifts, counting pairs by hand, the noise's own statistics."""
+
+import numpy as np
+import pytest
+import torch
+
+from fermibose.errors import InputError
+from fermibose.machine.local_rule import count_pairs
+from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+def test_by_label_passes_the_batch_through(generator):
+    x, y = torch.rand(4, 3), torch.tensor([0, 1, 1, 2])
+    views, labels = ByLabel().views(x, y, generator)
+    assert views is x
+    assert labels is y
+
+
+def test_self_supervised_pairs_each_input_with_its_own_copy_only(generator):
+    x = torch.rand(5, 3)
+    views, labels = SelfSupervised((Noise(0.1),)).views(x, torch.zeros(5, dtype=int), generator)
+    assert torch.equal(views[:5], x)
+    assert (views[5:] - x).abs().max() < 0.6  # row i + 5 is the copy of row i
+    assert count_pairs(labels[:, None] == labels) == (5, 40)
+    assert labels.tolist() == [0, 1, 2, 3, 4] * 2
+
+
+def test_shift_moves_the_image_and_fills_with_zeros(generator):
+    image = np.zeros((7, 9), dtype=np.float32)
+    image[2:5, 3:6] = np.arange(1, 10).reshape(3, 3)  # far enough from the rim not to be cut
+    shifted = Shift((7, 9), 2)(torch.from_numpy(image.reshape(1, -1)).repeat(400, 1), generator)
+    expected = {
+        np.roll(image, (down, right), axis=(0, 1)).tobytes()
+        for down in range(-2, 3)
+        for right in range(-2, 3)
+    }
+    found = {row.numpy().reshape(7, 9).tobytes() for row in shifted}
+    assert found == expected  # all 25 shifts occur, nothing else does
+
+
+def test_shift_does_not_wrap_around(generator):
+    rim = torch.zeros(1, 16)
+    rim[0, :4] = 1.0  # the first row of a 4×4 image
+    shifted = Shift((4, 4), 1)(rim.repeat(200, 1), generator).view(200, 4, 4)
+    assert shifted[:, 3].sum() == 0
+    assert {int(total) for total in shifted.sum((1, 2))} == {0, 3, 4}
+
+
+def test_noise_has_the_stated_width_and_stays_in_range(generator):
+    noisy = Noise(0.1)(torch.full((200, 100), 0.5), generator)
+    assert noisy.std().item() == pytest.approx(0.1, rel=0.02)
+    strong = Noise(2.0)(torch.full((50, 50), 0.5), generator)
+    assert strong.min() == 0
+    assert strong.max() == 1
+
+
+def test_bad_transformations_are_named(generator):
+    with pytest.raises(InputError, match="does not fit"):
+        Shift((4, 4), 4)
+    with pytest.raises(InputError, match="15 features, but images of shape"):
+        Shift((4, 4), 1)(torch.rand(2, 15), generator)
+    with pytest.raises(InputError, match="sigma"):
+        Noise(-1.0)
+    with pytest.raises(InputError, match="at least one"):
+        SelfSupervised(())

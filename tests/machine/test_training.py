@@ -1,0 +1,308 @@
+"""Training. Oracles: a hand-written Adam loop with autograd, bit-wise comparison of two runs."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from fermibose import PairEnergy
+from fermibose.errors import FermiboseError, FileFormatError, InputError
+from fermibose.machine import loop
+from fermibose.machine.baselines import train_mlp
+from fermibose.machine.pairing import Noise, SelfSupervised, Shift
+from fermibose.machine.recipe import Recipe
+from fermibose.machine.training import LocalLayer, new_net, train
+
+SMALL = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))
+SELF = SelfSupervised((Shift((4, 5), 1), Noise(0.1)))
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 40)
+    x = np.clip(rng.random((3, 20))[y] + 0.1 * rng.normal(size=(40, 20)), 0, 1)
+    return x.astype(np.float32), y
+
+
+def with_(recipe, **changes):
+    from dataclasses import replace
+
+    return replace(recipe, **changes)
+
+
+def weights(training):
+    return training.net.state_dict()
+
+
+def same_bits(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.values(), other.values(), strict=True))
+
+
+def test_training_a_layer_is_adam_on_the_printed_loss(data):
+    """Autograd over all pairs of each batch, torch's plain Adam, the same shuffles."""
+    x, y = torch.from_numpy(data[0]), torch.from_numpy(data[1])
+    recipe = with_(SMALL, hidden=(12,), weight_decay=3.0, readout_epochs=0)
+    training = train(*data, recipe)
+
+    generator = torch.Generator().manual_seed(recipe.seed)
+    weight = (torch.randn(12, 20, generator=generator) / 20**0.5).requires_grad_()
+    torch.randn(3, 12, generator=generator)  # the readout's first weights
+    adam = torch.optim.Adam([weight], lr=recipe.learning_rate)
+    losses = []
+    for _ in range(recipe.epochs):
+        for index in torch.randperm(40, generator=generator).split(8):
+            h = (1 + torch.tanh(x[index] @ weight.T)) / 2
+            i, j = torch.triu_indices(len(index), len(index), 1)
+            same = y[index][i] == y[index][j]
+            d2 = (h[i] - h[j]).square().mean(1)
+            pair = recipe.energy.energy(d2, same).mean()
+            losses.append(pair.item())
+            adam.zero_grad()
+            (pair + 3.0 / (2 * 12) * weight.square().sum()).backward()
+            adam.step()
+    np.testing.assert_allclose(training.history["layer 1"]["energy"], losses, rtol=2e-4)
+    torch.testing.assert_close(
+        training.net.local_layers[0].weight, weight.detach(), rtol=1e-3, atol=2e-4
+    )
+
+
+def test_no_gradient_crosses_a_layer(data):
+    """Training the second of three layers moves that layer and nothing else."""
+    x, y = torch.from_numpy(data[0]), torch.from_numpy(data[1])
+    recipe = with_(SMALL, hidden=(12, 9, 7))
+    net, generator = new_net(x, y, recipe)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    loop.run_stages(
+        net,
+        [lambda: LocalLayer(net, 1, x, y, recipe, generator)],
+        batch_size=8,
+        generator=generator,
+        records={},
+    )
+    moved = {
+        name for name, value in net.state_dict().items() if not torch.equal(value, before[name])
+    }
+    assert moved == {"layers.1.weight"}
+
+
+@pytest.mark.parametrize("changes", [{}, {"pairing": SELF}, {"readout": "ridge", "bias": True}])
+def test_one_seed_determines_every_bit(data, changes):
+    recipe = with_(SMALL, **changes)
+    first, again = train(*data, recipe), train(*data, recipe)
+    other = train(*data, with_(recipe, seed=1))
+    assert same_bits(weights(first), weights(again))
+    assert not same_bits(weights(first), weights(other))
+
+
+def test_global_state_is_left_alone(data):
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    threads, handler = torch.get_num_threads(), signal.getsignal(signal.SIGINT)
+    train(*data, with_(SMALL, threads=2))
+    assert torch.equal(torch_state, torch.get_rng_state())
+    assert (numpy_state == np.random.get_state()[1]).all()
+    assert torch.get_num_threads() == threads
+    assert signal.getsignal(signal.SIGINT) is handler
+    tiny = torch.tensor(1e-308, dtype=torch.float64) * 0.01
+    assert tiny > 0  # denormals are back
+
+
+@pytest.mark.parametrize("changes", [{}, {"pairing": SELF}, {"bias": True, "hidden": (5, 4, 3)}])
+@pytest.mark.parametrize("at_step", [1, 7, 30, 47])
+def test_interrupted_and_resumed_training_gives_the_same_bits(
+    data, changes, at_step, tmp_path, monkeypatch, capfd
+):
+    recipe = with_(SMALL, **changes)
+    whole = train(*data, recipe, test=data)
+
+    steps = 0
+    record = loop._record
+
+    def press_ctrl_c(records, stage, values):
+        nonlocal steps
+        steps += 1
+        if steps == at_step:
+            os.kill(os.getpid(), signal.SIGINT)
+        record(records, stage, values)
+
+    monkeypatch.setattr(loop, "_record", press_ctrl_c)
+    file = tmp_path / "checkpoint.safetensors"
+    partial = train(*data, recipe, test=data, checkpoint=file)
+    assert partial.interrupted
+    assert file.exists()
+    assert "stopping after this epoch" in capfd.readouterr().err
+    assert not same_bits(weights(partial), weights(whole))
+    # What is trained is kept and usable: the readout was solved in closed form if not reached.
+    assert partial.history["readout"]["train_accuracy"][-1] > 0.5
+
+    resumed = train(*data, recipe, test=data, checkpoint=file)
+    assert not resumed.interrupted
+    assert not file.exists()
+    assert same_bits(weights(resumed), weights(whole))
+    for stage, quantities in whole.history.items():
+        for name, values in quantities.items():
+            np.testing.assert_array_equal(resumed.history[stage][name], values)
+
+
+def test_a_second_ctrl_c_stops_at_once(data, monkeypatch):
+    def impatient(records, stage, values):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(loop, "_record", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        train(*data, SMALL)
+
+
+def test_killed_training_resumes_from_its_last_checkpoint(data, tmp_path):
+    """kill -9 in another process, then resume here: the same bits as without the kill."""
+    file, x = tmp_path / "checkpoint.safetensors", tmp_path / "data.npz"
+    np.savez(x, x=data[0], y=data[1])
+    script = f"""
+import os, signal, numpy as np
+from fermibose import PairEnergy
+from fermibose.machine import checkpoint
+from fermibose.machine.recipe import Recipe
+from fermibose.machine.training import train
+saves = 0
+save = checkpoint.save_file
+def save_then_die(*args, **kwargs):
+    global saves
+    save(*args, **kwargs)
+    saves += 1
+    if saves == 2:  # after the second file is written, before it replaces the first
+        os.kill(os.getpid(), signal.SIGKILL)
+checkpoint.save_file = save_then_die
+data = np.load({str(x)!r})
+recipe = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))
+train(data["x"], data["y"], recipe, checkpoint={str(file)!r})
+"""
+    killed = subprocess.run([sys.executable, "-c", script], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    resumed = train(*data, SMALL, checkpoint=file)
+    assert same_bits(weights(resumed), weights(train(*data, SMALL)))
+
+
+def test_checkpoints_of_other_trainings_and_damaged_ones_are_refused(data, tmp_path, monkeypatch):
+    file = tmp_path / "checkpoint.safetensors"
+    monkeypatch.setattr("fermibose.machine.checkpoint.Checkpoint.remove", lambda self: None)
+    train(*data, SMALL, checkpoint=file)
+    with pytest.raises(FermiboseError, match="other settings, data or version"):
+        train(*data, with_(SMALL, weight_decay=0.5), checkpoint=file)
+    with pytest.raises(FermiboseError, match="other settings, data or version"):
+        train(data[0] * 0.5, data[1], SMALL, checkpoint=file)
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(FileFormatError, match="not a readable checkpoint"):
+        train(*data, SMALL, checkpoint=file)
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint_intact(data, tmp_path, monkeypatch):
+    file = tmp_path / "checkpoint.safetensors"
+    calls = 0
+    from fermibose.machine import checkpoint
+
+    save = checkpoint.save_file
+
+    def disk_fills_up(tensors, path, metadata):
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            path.write_bytes(b"half a file")
+            raise OSError(28, "No space left on device")
+        save(tensors, path, metadata=metadata)
+
+    monkeypatch.setattr(checkpoint, "save_file", disk_fills_up)
+    with pytest.raises(FermiboseError, match=r"No space left.*previous one, if any, is intact"):
+        train(*data, SMALL, checkpoint=file)
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+    resumed = train(*data, SMALL, checkpoint=file)
+    assert same_bits(weights(resumed), weights(train(*data, SMALL)))
+
+
+def test_activity_penalty_makes_representations_sparser(data):
+    x = torch.from_numpy(data[0])
+    recipe = with_(SMALL, hidden=(12,), epochs=30)
+    means = [
+        train(*data, with_(recipe, activity=activity)).net.represent(x).mean().item()
+        for activity in (0.0, 0.1, 1.0)
+    ]
+    assert means[0] > 1.3 * means[1] > 1.3 * means[2]
+
+
+def test_fermions_part_to_the_target_distance_and_bosons_close_up(data):
+    recipe = with_(SMALL, hidden=(50,), epochs=150, energy=PairEnergy(0.3), weight_decay=0.0)
+    history = train(*data, recipe).history["layer 1"]
+    fermions, bosons = history["fermion_distance"], history["boson_distance"]
+    assert fermions[:5].mean() < 0.1
+    assert 0.3 < fermions[-20:].mean() < 0.5  # past the target nothing pushes any more
+    assert bosons[-20:].mean() < 0.02
+    assert history["energy"][-20:].mean() < 0.05 * history["energy"][:5].mean()
+
+
+def test_single_left_over_sample_trains(data):
+    x, y = data[0][:33], data[1][:33]  # batches of 8, 8, 8, 8 and 1
+    history = train(x, y, SMALL).history["layer 1"]
+    assert np.isnan(history["fermion_distance"]).sum() == SMALL.epochs
+    assert np.isfinite(history["energy"]).all()
+
+
+def test_mlp_is_backpropagation_with_adam(data):
+    x, y = torch.from_numpy(data[0]), torch.from_numpy(data[1])
+    recipe = with_(SMALL, hidden=(12,), epochs=3)
+    training = train_mlp(*data, recipe, weight_decay=0.1, learning_rate=0.01)
+
+    generator = torch.Generator().manual_seed(recipe.seed)
+    first = torch.randn(12, 20, generator=generator) / 20**0.5
+    second = torch.randn(3, 12, generator=generator) / 12**0.5
+    layers = [w.requires_grad_() for w in (first, second)]
+    adam = torch.optim.Adam(layers, lr=0.01)
+    for _ in range(3):
+        for index in torch.randperm(40, generator=generator).split(8):
+            logits = (1 + torch.tanh(x[index] @ first.T)) / 2 @ second.T
+            penalty = 0.05 * (first.square().sum() + second.square().sum())
+            adam.zero_grad()
+            (torch.nn.functional.cross_entropy(logits, y[index]) + penalty).backward()
+            adam.step()
+    torch.testing.assert_close(training.net.readout.weight, second.detach(), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        training.net.local_layers[0].weight, first.detach(), rtol=1e-3, atol=1e-4
+    )
+    assert not any(p.requires_grad for p in training.net.parameters())
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"hidden": ()}, "hidden"),
+        ({"hidden": (10, 0)}, "hidden"),
+        ({"epochs": -1}, "epochs"),
+        ({"batch_size": 1}, "batch_size"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"weight_decay": float("nan")}, "weight_decay"),
+        ({"readout": "svm"}, "'cross_entropy' or 'ridge'"),
+        ({"activation": "relu"}, "activation"),
+        ({"seed": -1}, "seed"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_impossible_recipes_are_named(bad, message):
+    with pytest.raises(InputError, match=message):
+        Recipe(**bad)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (np.zeros(4), [0, 1, 0, 1], "shape"),
+        (np.zeros((2, 3)), [0, 1, 1], "one whole number"),
+        (np.zeros((2, 3)), [0.5, 1.5], "one whole number"),
+        (np.zeros((2, 3)), [-1, 1], "one whole number"),
+        (np.full((2, 3), np.nan), [0, 1], "NaN"),
+    ],
+)
+def test_unusable_data_are_named(x, y, message):
+    with pytest.raises(InputError, match=message):
+        train(x, y, SMALL)
