@@ -74,7 +74,7 @@ class _FermiBoseBase(BaseEstimator):
         inputs = validate_data(self, x, dtype=np.float64, reset=False)
         net = copy.deepcopy(self.net_).double()
         with torch.no_grad():
-            batches = torch.from_numpy(np.ascontiguousarray(inputs)).split(BATCH)
+            batches = torch.tensor(inputs).split(BATCH)
             out = [net.represent(batch) if hidden else net(batch) for batch in batches]
         return torch.cat(out).numpy()
 
@@ -193,7 +193,7 @@ class FermiBoseClassifier(ClassifierMixin, _FermiBoseBase):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes in the data, but the "
-                f"data contains only one class: {self.classes_[0]!r}"
+                f"data contains only one class: {self.classes_.tolist()[0]!r}"
             )
         training = self._train(
             inputs,

@@ -7,6 +7,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fermibose.cli.demo import demo
+from fermibose.cli.train import evaluate, train
 from fermibose.errors import FermiboseError
 
 app = typer.Typer(
@@ -16,6 +18,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+app.command()(demo)
+app.command()(train)
+app.command()(evaluate)
 
 
 @app.command()

@@ -54,7 +54,7 @@ class FermiBoseNet(nn.Module):
             "offset", torch.zeros(inputs, dtype=torch.float64) if rescaled else None
         )
         self.register_buffer("gain", torch.ones(inputs, dtype=torch.float64) if rescaled else None)
-        self.config = {
+        self.config: dict[str, Any] = {
             "inputs": inputs,
             "hidden": list(hidden),
             "outputs": outputs,

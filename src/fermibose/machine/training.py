@@ -155,7 +155,7 @@ def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.G
 
 def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
     """Checked float32 inputs (samples, features) and int64 labels (samples,)."""
-    inputs = torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32))
+    inputs = torch.tensor(np.asarray(x, dtype=np.float32))
     labels = np.asarray(y)
     if inputs.ndim != 2 or not inputs.numel():
         raise InputError(f"x must have shape (samples, features), got {tuple(inputs.shape)}")

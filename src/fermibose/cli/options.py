@@ -1,0 +1,48 @@
+"""Options that several commands share, and the small printing helpers."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.console import Console
+from typer import Option
+
+DATA = "Data"  # heading in the help
+
+DataOption = Annotated[
+    str,
+    Option(
+        "--data",
+        help="mnist5k (bundled), digits, mnist, fashion-mnist, or a folder of IDX files.",
+        rich_help_panel=DATA,
+    ),
+]
+FolderOption = Annotated[
+    Path | None,
+    Option(
+        "--folder",
+        help="Folder of IDX files for mnist or fashion-mnist (default: FERMIBOSE_DATA, else "
+        "a download).",
+        rich_help_panel=DATA,
+    ),
+]
+PerClassOption = Annotated[
+    int | None,
+    Option(help="Take the first so many training images of each class.", rich_help_panel=DATA),
+]
+TestPerClassOption = Annotated[
+    int | None,
+    Option(help="Take the first so many test images of each class.", rich_help_panel=DATA),
+]
+SeedOption = Annotated[int, Option(help="Determines every bit of the result.")]
+
+console = Console(highlight=False)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write ``content`` atomically, so that a reader never meets half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)

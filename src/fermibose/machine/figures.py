@@ -1,0 +1,58 @@
+"""Figures of a training: accuracies per epoch, distances of boson and fermion pairs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fermibose.machine.training import Training
+from fermibose.plotting import COLOURS, figure
+
+
+def draw_curves(trainings: Mapping[str, Training], path: str | Path) -> None:
+    """Draw the curves of one or more trainings, named by the keys, and save them at ``path``.
+
+    Left: training (dashed) and test accuracy per epoch of whatever classifies. Right: mean squared
+    distance of boson and fermion pairs in each mini-batch of the first training's last hidden
+    layer, where it has one.
+    """
+    local = {name: t for name, t in trainings.items() if "layer 1" in t.history}
+    with figure(path, columns=2 if local else 1) as (_, axes):
+        panels = axes[0] if local else [axes]
+        colours = (COLOURS["machine"], COLOURS["baseline"], COLOURS["highlight"])
+        for (name, training), colour in zip(trainings.items(), colours, strict=False):
+            _draw_accuracy(panels[0], training, name, colour)
+        panels[0].set(xlabel="epoch of the classifier", ylabel="accuracy (%)")
+        panels[0].legend(loc="lower right")
+        if local:
+            _draw_distances(panels[1], *next(iter(local.items())))
+
+
+def _draw_accuracy(axes: Any, training: Training, name: str, colour: str) -> None:
+    record = training.history.get("readout") or training.history.get("mlp") or {}
+    for key, style, label in (
+        ("test_accuracy", "-", f"{name}, test"),
+        ("train_accuracy", "--", f"{name}, training"),
+    ):
+        values = record.get(key)
+        if values is not None and len(values) > 1:
+            epochs = np.arange(1, len(values) + 1)
+            axes.plot(epochs, 100 * values, style, color=colour, label=label)
+        elif values is not None:  # a closed-form readout has one value
+            axes.axhline(100 * values[0], linestyle=style, color=colour, label=label)
+
+
+def _draw_distances(axes: Any, name: str, training: Training) -> None:
+    layer = max(stage for stage in training.history if stage.startswith("layer"))
+    record = training.history[layer]
+    for kind in ("fermion", "boson"):
+        values = record[f"{kind}_distance"]
+        steps = np.arange(1, len(values) + 1)
+        axes.plot(steps, values, color=COLOURS[kind], linewidth=0.8, label=f"{kind} pairs")
+    d_f = training.recipe.energy.d_f
+    axes.axhline(d_f, color=COLOURS["published"], linestyle=":", label=rf"target $d_F$ = {d_f:g}")
+    axes.set(xlabel=f"mini-batch ({name}, {layer})", ylabel=r"mean squared distance $D^2$")
+    # Room above the curves for the legend, which would lie on them anywhere else.
+    axes.set_ylim(0, 1.25 * max(d_f, np.nanmax(record["fermion_distance"], initial=0.0)))
+    axes.legend(loc="upper center", ncols=3, columnspacing=1.2, handlelength=1.5)

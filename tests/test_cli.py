@@ -1,0 +1,121 @@
+"""The command ``fbm``. Oracles: the library called directly, the files it writes, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fermibose import FermiBoseNet, __version__
+from fermibose.cli import app, main
+from fermibose.data import load_dataset
+from fermibose.machine.evaluation import evaluate
+from fermibose.machine.recipe import Recipe
+from fermibose.machine.training import train
+
+QUICK = ["--data", "digits", "--epochs", "2", "--readout-epochs", "3", "--hidden", "20,10"]
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_train_writes_what_the_library_trains(tmp_path):
+    output = tmp_path / "run"
+    text = run("train", *QUICK, "--seed", 3, "--output", output)
+    dataset = load_dataset("digits")
+    test = (dataset.x_test, dataset.y_test)
+    recipe = Recipe(hidden=(20, 10), epochs=2, readout_epochs=3, seed=3)
+    expected = train(dataset.x_train, dataset.y_train, recipe, test=test)
+    metrics = json.loads((output / "metrics.json").read_text())
+    accuracies = expected.history["readout"]["test_accuracy"]
+    assert metrics["history"]["readout"]["test_accuracy"] == accuracies.tolist()
+    assert metrics["final"]["test_accuracy"] == pytest.approx(accuracies.mean())
+    assert metrics["recipe"] == json.loads(json.dumps(recipe.as_dict()))
+    assert metrics["data"]["checksum"] == dataset.checksum
+    assert f"{100 * accuracies.mean():.2f} %" in text
+    net = FermiBoseNet.load(output)
+    assert evaluate(net, *test).accuracy == accuracies[-1]
+    assert net.info["data"]["name"] == "digits"
+    assert (output / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    assert not (output / "checkpoint.safetensors").exists()
+
+
+def test_evaluate_prints_and_writes_the_accuracy(tmp_path):
+    run("train", *QUICK, "--output", tmp_path / "run")
+    text = run("evaluate", tmp_path / "run", "--data", "digits", "--output", tmp_path / "e.json")
+    found = json.loads((tmp_path / "e.json").read_text())
+    confusion = np.array(found["confusion"])
+    assert found["accuracy"] == confusion.trace() / confusion.sum()
+    assert f"{100 * found['accuracy']:.2f}" in text
+
+
+def test_demo_compares_machine_and_mlp(tmp_path):
+    text = run("demo", "--epochs", 1, "--output", tmp_path)
+    comparison = json.loads((tmp_path / "comparison.json").read_text())
+    for name in ("machine", "MLP"):
+        accuracy = comparison[name]["final"]["test_accuracy"]
+        assert accuracy > 0.6
+        assert f"{100 * accuracy:.2f}" in text
+        net = FermiBoseNet.load(tmp_path / name.lower())
+        dataset = load_dataset("mnist5k")
+        assert evaluate(net, dataset.x_test, dataset.y_test).accuracy == pytest.approx(accuracy)
+
+
+def test_self_supervised_training_from_the_command_line(tmp_path):
+    run("train", *QUICK, "--pairing", "self", "--output", tmp_path)
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert [t["kind"] for t in metrics["recipe"]["pairing"]["transforms"]] == ["Shift", "Noise"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--data", "nowhere"], "unknown data set 'nowhere'"),
+        (["train", "--d-f", "-1"], "d_f must be a finite number >= 0"),
+        (["train", "--hidden", "10,x"], "--hidden takes widths"),
+        (["train", "--batch-size", "1"], "batch_size must be"),
+        (["evaluate", "nowhere"], "nowhere is not a saved model"),
+    ],
+)
+def test_errors_are_one_line_for_people(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fbm", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert "Traceback" not in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_existing_model_is_not_overwritten(tmp_path):
+    run("train", *QUICK, "--output", tmp_path)
+    before = (tmp_path / "model.json").read_text()
+    result = CliRunner().invoke(app, ["train", *QUICK, "--seed", "9", "--output", str(tmp_path)])
+    assert "already holds a model" in str(result.exception)
+    assert (tmp_path / "model.json").read_text() == before
+    run("train", *QUICK, "--seed", 9, "--output", tmp_path, "--force")
+    assert (tmp_path / "model.json").read_text() != before
+
+
+def test_help_is_quick_and_names_the_commands():
+    """No heavy library may be imported just to print the help."""
+    script = (
+        "import sys; from fermibose.cli import app; from typer.testing import CliRunner;"
+        "print(CliRunner().invoke(app, ['--help']).output);"
+        "assert not {'torch', 'sklearn', 'matplotlib', 'scipy'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for command in ("train", "evaluate", "demo"):
+        assert command in done.stdout
+    assert run("version").strip() == __version__

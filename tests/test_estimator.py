@@ -1,0 +1,202 @@
+"""The scikit-learn estimators. Oracles: scikit-learn's own checks, the net behind the estimator."""
+
+import os
+import pickle
+import signal
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import make_moons
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fermibose import FermiBoseClassifier, FermiBoseNet, FermiBoseTransformer
+from fermibose.errors import InputError
+from fermibose.machine import loop
+
+QUICK = {"hidden": (30,), "epochs": 10, "readout_epochs": 20, "batch_size": 20, "random_state": 0}
+
+
+@parametrize_with_checks([FermiBoseClassifier(), FermiBoseTransformer()])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+    assert check.func.__name__.startswith("check")
+
+
+@pytest.fixture(scope="module")
+def clusters():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 90)
+    x = np.clip(rng.random((3, 12))[y] + 0.08 * rng.normal(size=(90, 12)), 0, 1)
+    return x, np.array(["cat", "dog", "emu"])[y]
+
+
+def test_string_labels_and_probabilities_come_from_the_net(clusters):
+    x, y = clusters
+    model = FermiBoseClassifier(**QUICK).fit(x, y)
+    assert model.score(x, y) == 1
+    assert model.net_.config["classes"] == ["cat", "dog", "emu"]
+    logits = model.net_(torch.tensor(x, dtype=torch.float32)).double()
+    np.testing.assert_allclose(model.predict_proba(x), logits.softmax(1).numpy(), atol=1e-6)
+    np.testing.assert_allclose(model.decision_function(x), logits.numpy(), atol=1e-5)
+    assert (model.predict(x) == model.classes_[logits.argmax(1).numpy()]).all()
+    assert set(model.history_) == {"layer 1", "readout"}
+    assert len(model.history_["layer 1"]["fermion_distance"]) == 10 * 5
+
+
+def test_inputs_in_the_unit_range_pass_unchanged_and_others_are_rescaled_inside(clusters):
+    x, y = clusters
+    plain = FermiBoseClassifier(**QUICK).fit(x, y)
+    assert plain.net_.gain is None
+    assert plain.net_.local_layers[0].bias is None
+
+    low, high = x.min(0), x.max(0)
+    unit = (x - low) / (high - low)
+    reference = FermiBoseClassifier(**QUICK, bias=True).fit(unit, y)
+    raw = FermiBoseClassifier(**QUICK).fit(1e6 + 250 * x, y)  # a bias of its own accord
+    np.testing.assert_allclose(
+        raw.decision_function(1e6 + 250 * x), reference.decision_function(unit), atol=1e-3
+    )
+    # The net itself takes raw inputs, also after a round trip through its file.
+    x64 = torch.tensor(1e6 + 250 * x)
+    np.testing.assert_allclose(raw.net_(x64).numpy(), raw.decision_function(x64), atol=1e-4)
+
+
+def test_constant_features_and_huge_values_are_harmless(clusters):
+    x, y = clusters
+    x = np.column_stack([1e200 * x[:, :6], x[:, 6:], np.full(len(x), -7.0)])
+    model = FermiBoseClassifier(**QUICK).fit(x, y)
+    assert model.score(x, y) > 0.95
+
+
+def test_saved_net_predicts_like_the_estimator(clusters, tmp_path):
+    x, y = clusters
+    model = FermiBoseClassifier(**QUICK).fit(10 * x - 3, y)
+    model.net_.save(tmp_path)
+    net = FermiBoseNet.load(tmp_path)
+    logits = net(torch.tensor(10 * x - 3))
+    assert (np.array(net.config["classes"])[logits.argmax(1)] == model.predict(10 * x - 3)).all()
+
+
+def test_pipeline_grid_search_clone_and_pickle(clusters):
+    x, y = clusters
+    pipeline = make_pipeline(StandardScaler(), FermiBoseClassifier(**QUICK))
+    search = GridSearchCV(pipeline, {"fermiboseclassifier__hidden": [(1,), (30,)]}, cv=3)
+    search.fit(x, y)
+    assert search.best_params_ == {"fermiboseclassifier__hidden": (30,)}
+    copy = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(copy.predict_proba(x), search.predict_proba(x))
+    again = clone(search.best_estimator_).fit(x, y)
+    np.testing.assert_array_equal(again.predict_proba(x), search.predict_proba(x))
+
+
+def test_parallel_grid_search_gives_the_same_bits(clusters):
+    x, y = clusters
+    grid = {"d_f": [0.2, 0.4]}
+    scores = [
+        GridSearchCV(FermiBoseClassifier(**QUICK), grid, cv=2, n_jobs=jobs, scoring="neg_log_loss")
+        .fit(x, y)
+        .cv_results_["mean_test_score"]
+        for jobs in (1, 2)
+    ]
+    np.testing.assert_array_equal(*scores)
+
+
+def test_ridge_readout_classifies_but_offers_no_probabilities(clusters):
+    x, y = clusters
+    model = FermiBoseClassifier(**QUICK, readout="ridge").fit(x, y)
+    assert model.score(x, y) == 1
+    assert not hasattr(model, "predict_proba")
+
+
+def test_curved_classes_need_the_hidden_layer():
+    """With fermions alone: bosons at full weight squeeze each moon to a point and unbend nothing."""
+    x, y = make_moons(400, noise=0.1, random_state=0)
+    assert LogisticRegression().fit(x, y).score(x, y) < 0.9
+    model = FermiBoseClassifier(
+        (200,), 0.2, boson_weight=0, weight_decay=0, readout="ridge", ridge=1e-4, random_state=0
+    )
+    assert model.fit(x, y).score(x, y) > 0.97
+
+
+def test_transformer_learns_with_and_without_labels(clusters):
+    x, y = clusters
+    for labels in (y, None):
+        layers = FermiBoseTransformer(**{k: v for k, v in QUICK.items() if "readout" not in k})
+        h = layers.fit(x, labels).transform(x)
+        expected = layers.net_.represent(torch.tensor(x, dtype=torch.float32)).numpy()
+        np.testing.assert_allclose(h, expected, atol=1e-6)
+        assert "readout" not in layers.history_
+        assert LogisticRegression().fit(h, y).score(h, y) == 1
+        assert layers.get_feature_names_out()[0] == "fermibosetransformer0"
+
+
+def test_image_shape_brings_shifts_into_self_supervised_pairs(clusters):
+    x, _ = clusters
+    settings = {"hidden": (10,), "epochs": 2, "random_state": 0, "noise": 0.1}
+    shifted = FermiBoseTransformer(**settings, image_shape=(3, 4), shift=1).fit(x)
+    noisy = FermiBoseTransformer(**settings).fit(x)
+    bosons = [m.history_["layer 1"]["boson_distance"][0] for m in (shifted, noisy)]
+    assert bosons[0] > 1.5 * bosons[1]  # a shift and noise change an input more than noise alone
+    with pytest.raises(InputError, match="12 features, but images of shape"):
+        FermiBoseTransformer(**settings, image_shape=(5, 5)).fit(x)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (np.where(x > 0.9, np.nan, x), y), "Input X contains NaN"),
+        (lambda x, y: (np.where(x > 0.9, np.inf, x), y), "Input X contains infinity"),
+        (lambda x, y: (x, np.full(len(y), "cat")), "contains only one class: 'cat'"),
+        (lambda x, y: (x[:1], y[:1]), "minimum of 2 is required"),
+        (lambda x, y: (x[:, :0], y), "0 feature"),
+        (lambda x, y: (x, np.linspace(0, 1, len(y))), "Unknown label type: continuous"),
+    ],
+)
+def test_messages_scikit_learn_users_expect(clusters, change, message):
+    with pytest.raises(ValueError, match=message):
+        FermiBoseClassifier(**QUICK).fit(*change(*clusters))
+
+
+def test_wrong_width_and_unfitted_use_are_refused(clusters):
+    x, y = clusters
+    with pytest.raises(NotFittedError):
+        FermiBoseClassifier().predict(x)
+    model = FermiBoseClassifier(**QUICK).fit(x, y)
+    with pytest.raises(ValueError, match="X has 5 features, but FermiBoseClassifier is expecting"):
+        model.predict(x[:, :5])
+
+
+def test_bad_parameters_are_named_in_fit(clusters):
+    for bad, message in (
+        ({"d_f": -1.0}, "d_f"),
+        ({"coupling": "both"}, "coupling"),
+        ({"hidden": ()}, "hidden"),
+        ({"epochs": 1.5}, "epochs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            FermiBoseClassifier(**(QUICK | bad)).fit(*clusters)
+    with pytest.raises(ValueError, match="pairing"):
+        FermiBoseTransformer(pairing="none").fit(*clusters)
+
+
+def test_ctrl_c_keeps_what_is_trained(clusters, monkeypatch):
+    record = loop._record
+
+    def press(records, stage, values):
+        record(records, stage, values)
+        if len(records[stage].get("energy", ())) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(loop, "_record", press)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = FermiBoseClassifier(**QUICK).fit(*clusters)
+    assert len(model.history_["layer 1"]["energy"]) == 5  # the epoch was finished
+    assert model.score(*clusters) == 1
