@@ -117,7 +117,7 @@ def test_ridge_readout_classifies_but_offers_no_probabilities(clusters):
 
 
 def test_curved_classes_need_the_hidden_layer():
-    """With fermions alone: bosons at full weight squeeze each moon to a point and unbend nothing."""
+    """With fermions alone: bosons at full weight squeeze each moon and unbend nothing."""
     x, y = make_moons(400, noise=0.1, random_state=0)
     assert LogisticRegression().fit(x, y).score(x, y) < 0.9
     model = FermiBoseClassifier(
