@@ -29,8 +29,8 @@ def test_forward_is_the_formula(net):
     x = np.random.default_rng(0).random((8, 6)).astype(np.float32)
     h = x
     for layer in net.local_layers:
-        h = (1 + np.tanh(h @ layer.weight.numpy().T + layer.bias.numpy())) / 2
-    logits = h @ net.readout.weight.numpy().T + net.readout.bias.numpy()
+        h = (1 + np.tanh(h @ layer.weight.numpy() + layer.bias.numpy())) / 2
+    logits = h @ net.readout.weight.numpy() + net.readout.bias.numpy()
     np.testing.assert_allclose(net(torch.from_numpy(x)).numpy(), logits, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(net(torch.from_numpy(x).view(8, 1, 2, 3)).numpy(), logits, atol=1e-5)
 

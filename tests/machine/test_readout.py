@@ -21,7 +21,7 @@ def test_cross_entropy_gradient_is_that_of_autograd():
     readout = Dense(6, 4)
     readout.initialise(torch.Generator().manual_seed(1))
     weight = readout.weight.detach().clone().requires_grad_()
-    torch.nn.functional.cross_entropy(h @ weight.T, y).backward()
+    torch.nn.functional.cross_entropy(h @ weight, y).backward()
     CrossEntropyReadout(readout, h, y, Recipe()).step(torch.arange(20))
     torch.testing.assert_close(readout.weight.grad, weight.grad, rtol=1e-5, atol=1e-7)
 
@@ -31,8 +31,8 @@ def test_cross_entropy_readout_learns_to_the_optimum_scipy_finds():
 
     h, y = representations(2, 60, 5, 3)
     readout = Dense(5, 3)
-    stage = CrossEntropyReadout(readout, h, y, Recipe(readout_learning_rate=0.05))
-    for _ in range(4000):
+    stage = CrossEntropyReadout(readout, h, y, Recipe(readout_learning_rate=0.01))
+    for _ in range(6000):
         stage.step(torch.arange(60))
     best = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-8, max_iter=10_000)
     best.fit(h.numpy(), y.numpy())
@@ -51,6 +51,6 @@ def test_ridge_is_that_of_scikit_learn(n, units, bias):
     oracle = Ridge(alpha=0.02 * n, fit_intercept=bias, solver="svd").fit(
         h.double().numpy(), targets
     )
-    np.testing.assert_allclose(readout.weight.numpy(), oracle.coef_, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(readout.weight.numpy(), oracle.coef_.T, rtol=1e-5, atol=1e-6)
     if bias:
         np.testing.assert_allclose(readout.bias.numpy(), oracle.intercept_, rtol=1e-5, atol=1e-6)

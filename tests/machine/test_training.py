@@ -50,13 +50,13 @@ def test_training_a_layer_is_adam_on_the_printed_loss(data):
     training = train(*data, recipe)
 
     generator = torch.Generator().manual_seed(recipe.seed)
-    weight = (torch.randn(12, 20, generator=generator) / 20**0.5).requires_grad_()
-    torch.randn(3, 12, generator=generator)  # the readout's first weights
+    weight = (torch.randn(20, 12, generator=generator) / 20**0.5).requires_grad_()
+    torch.randn(12, 3, generator=generator)  # the readout's first weights
     adam = torch.optim.Adam([weight], lr=recipe.learning_rate)
     losses = []
     for _ in range(recipe.epochs):
         for index in torch.randperm(40, generator=generator).split(8):
-            h = (1 + torch.tanh(x[index] @ weight.T)) / 2
+            h = (1 + torch.tanh(x[index] @ weight)) / 2
             i, j = torch.triu_indices(len(index), len(index), 1)
             same = y[index][i] == y[index][j]
             d2 = (h[i] - h[j]).square().mean(1)
@@ -111,7 +111,7 @@ def test_global_state_is_left_alone(data):
     assert tiny > 0  # denormals are back
 
 
-@pytest.mark.parametrize("changes", [{}, {"pairing": SELF}, {"bias": True, "hidden": (5, 4, 3)}])
+@pytest.mark.parametrize("changes", [{}, {"pairing": SELF}, {"bias": True, "hidden": (15, 14, 13)}])
 @pytest.mark.parametrize("at_step", [1, 7, 30, 47])
 def test_interrupted_and_resumed_training_gives_the_same_bits(
     data, changes, at_step, tmp_path, monkeypatch, capfd
@@ -255,13 +255,13 @@ def test_mlp_is_backpropagation_with_adam(data):
     training = train_mlp(*data, recipe, weight_decay=0.1, learning_rate=0.01)
 
     generator = torch.Generator().manual_seed(recipe.seed)
-    first = torch.randn(12, 20, generator=generator) / 20**0.5
-    second = torch.randn(3, 12, generator=generator) / 12**0.5
+    first = torch.randn(20, 12, generator=generator) / 20**0.5
+    second = torch.randn(12, 3, generator=generator) / 12**0.5
     layers = [w.requires_grad_() for w in (first, second)]
     adam = torch.optim.Adam(layers, lr=0.01)
     for _ in range(3):
         for index in torch.randperm(40, generator=generator).split(8):
-            logits = (1 + torch.tanh(x[index] @ first.T)) / 2 @ second.T
+            logits = (1 + torch.tanh(x[index] @ first)) / 2 @ second
             penalty = 0.05 * (first.square().sum() + second.square().sum())
             adam.zero_grad()
             (torch.nn.functional.cross_entropy(logits, y[index]) + penalty).backward()

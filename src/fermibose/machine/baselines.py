@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 
+from fermibose.machine.adam import Adam
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.loop import Records, run_stages
 from fermibose.machine.network import FermiBoseNet
@@ -33,14 +33,12 @@ class Backpropagation:
         self.net, self.x, self.y, self.test = net, x, y, test
         self.epochs, self.samples = epochs, len(x)
         parameters = list(net.requires_grad_(True).parameters())
-        self.optimiser = torch.optim.Adam(
-            parameters, lr=learning_rate, weight_decay=weight_decay, fused=True
-        )
+        self.optimiser = Adam(parameters, learning_rate=learning_rate, weight_decay=weight_decay)
 
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the samples ``index``."""
         y = self.y[index]
-        self.optimiser.zero_grad()
+        self.net.zero_grad()
         nn.functional.cross_entropy(self.net(self.x[index]), y).backward()
         self.optimiser.step()
         return {}

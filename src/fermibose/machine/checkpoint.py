@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fermibose.errors import FermiboseError, FileFormatError
+from fermibose.machine.adam import Adam
 
 
 class Position(NamedTuple):
@@ -47,7 +48,7 @@ class Checkpoint:
     def save(
         self,
         net: nn.Module,
-        optimiser: torch.optim.Optimizer,
+        optimiser: Adam,
         generator: torch.Generator,
         records: Any,
         position: Position,
@@ -58,8 +59,7 @@ class Checkpoint:
         if not force and time.monotonic() - self._saved_at < self.every:
             return
         tensors = {f"net.{name}": value for name, value in net.state_dict().items()}
-        for index, state in optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+        tensors |= {f"optimiser.{name}": value for name, value in optimiser.state().items()}
         tensors["generator"] = generator.get_state()
         for stage, quantities in records.items():
             for name, values in quantities.items():
@@ -94,14 +94,10 @@ class Checkpoint:
         self._moments = _under("optimiser.", tensors)
         return Position(*json.loads(header["position"]))
 
-    def restore_optimiser(self, optimiser: torch.optim.Optimizer) -> None:
+    def restore_optimiser(self, optimiser: Adam) -> None:
         """Hand the moments found by :meth:`restore` to the optimiser of the resumed stage."""
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, value in self._moments.items():
-            index, name = key.split(".", 1)
-            state.setdefault(int(index), {})[name] = value
-        if state:
-            optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
+        if self._moments:
+            optimiser.restore(self._moments)
         self._moments = {}
 
     def remove(self) -> None:

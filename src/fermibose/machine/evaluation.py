@@ -27,7 +27,7 @@ class Evaluation:
 def evaluate(net: FermiBoseNet, x: npt.ArrayLike, y: npt.ArrayLike) -> Evaluation:
     """Evaluate on inputs x (n, features) and labels y (n,), indices into the net's classes."""
     inputs, labels = as_tensors(x, y)
-    outputs = len(net.readout.weight)
+    outputs = net.config["outputs"]
     if int(labels.max()) >= outputs:
         raise InputError(
             f"the labels go up to {int(labels.max())}, but the net knows {outputs} classes; "

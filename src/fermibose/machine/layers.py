@@ -9,14 +9,14 @@ from fermibose.machine.local_rule import PairReport, pair_force
 
 
 class Dense(nn.Module):
-    """The map x → Wx + b. Its parameters are frozen: none requires a gradient."""
+    """The map x → xW + b. Its parameters are frozen: none requires a gradient."""
 
-    weight: nn.Parameter  # W, (units, inputs)
+    weight: nn.Parameter  # W, (inputs, units): the layout for which both GEMMs are fastest
     bias: nn.Parameter | None  # b, (units,)
 
     def __init__(self, inputs: int, units: int, *, bias: bool = False) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(units, inputs), requires_grad=False)
+        self.weight = nn.Parameter(torch.zeros(inputs, units), requires_grad=False)
         self.register_parameter(
             "bias", nn.Parameter(torch.zeros(units), requires_grad=False) if bias else None
         )
@@ -24,17 +24,17 @@ class Dense(nn.Module):
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
         """Draw W ~ N(0, 1/fan_in) and set the bias to 0."""
-        self.weight.normal_(0.0, self.weight.shape[1] ** -0.5, generator=generator)
+        self.weight.normal_(0.0, self.weight.shape[0] ** -0.5, generator=generator)
         if self.bias is not None:
             self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Wx + b, shape (B, units)."""
-        return nn.functional.linear(x, self.weight, self.bias)
+        """xW + b, shape (B, units)."""
+        return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
 
 
 class LocalDense(Dense):
-    r"""A layer h = φ(Wx + b) that learns from the pairs of its own output.
+    r"""A layer h = φ(xW + b) that learns from the pairs of its own output.
 
     It minimises, for one batch,
 
@@ -52,7 +52,7 @@ class LocalDense(Dense):
         self.activation = activation_named(activation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """h = φ(Wx + b), shape (B, units)."""
+        """h = φ(xW + b), shape (B, units)."""
         return self.activation.apply(super().forward(x))
 
     @torch.no_grad()
@@ -63,14 +63,14 @@ class LocalDense(Dense):
 
         x: (B, inputs). labels: (B,) integers that say which pairs are bosons.
         """
-        h = self.forward(x)
+        h = self.activation.apply_(super().forward(x))
         force, report = pair_force(h, labels, energy)
         if activity:
             force.add_(h.sign(), alpha=activity / h.numel())
-        delta = self.activation.pull_back(force, h)
+        delta = self.activation.pull_back_(force, h)
         if self.weight.grad is None:
             self.weight.grad = torch.empty_like(self.weight)
-        torch.mm(delta.T, x, out=self.weight.grad)
+        torch.mm(x.T, delta, out=self.weight.grad)
         if self.bias is not None:
             self.bias.grad = delta.sum(0)
         return report

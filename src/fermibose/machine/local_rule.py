@@ -6,20 +6,24 @@ With the squared distances :math:`D^2_{ij} = |h_i - h_j|^2/N` (mean over the N u
 
 .. math:: \frac{\partial L}{\partial h} = \frac{2}{N P}\,(\mathrm{diag}(S\mathbf 1) - S)\,h .
 
-No pair is ever materialised: everything is a B×B matrix or a GEMM. A diagonal entry of S cancels in
-the Laplacian, and a sample is at distance 0 from itself, so only the *counts* must leave it out.
+No pair is ever materialised: everything is a block of the B×B matrix or a GEMM. The diagonal of S
+cancels in the Laplacian; energies and counts leave it out, for a sample is no pair with itself.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fermibose.energy import PairEnergy
 
+BLOCK = 1 << 19  # entries of the B×B matrix treated at once, so that they stay in the cache
 
-@dataclass(frozen=True)
-class PairReport:
+
+class PairReport(NamedTuple):
     """What the pairs of one batch look like. A mean over no pairs is NaN."""
 
     energy: float  # mean of E over all pairs; 0 if there is none
@@ -29,20 +33,11 @@ class PairReport:
     n_fermion: int
 
 
-def count_pairs(same: Tensor) -> tuple[int, int]:
-    """Numbers of boson and fermion pairs, from the symmetric (B, B) matrix of equal labels."""
-    size = len(same)
-    n_boson = (int(same.sum()) - size) // 2
+def count_pairs(labels: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Numbers of boson and fermion pairs among samples with these labels, (B,) integers."""
+    size = len(labels)
+    n_boson = sum(n * (n - 1) // 2 for n in Counter(labels.tolist()).values())
     return n_boson, size * (size - 1) // 2 - n_boson
-
-
-def squared_distances(h: Tensor) -> Tensor:
-    """D²_ij = |h_i − h_j|²/N for all pairs, shape (B, B), from one Gram matrix."""
-    centred = h - h.mean(0)  # distances do not change, rounding errors shrink
-    gram = centred @ centred.T
-    squares = gram.diagonal()
-    d2 = torch.add(squares[:, None], squares).sub_(gram, alpha=2)
-    return d2.div_(h.shape[1]).clamp_(min=0)
 
 
 def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, PairReport]:
@@ -51,21 +46,41 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     h: representations (B, N). labels: (B,) integers; equal labels make boson pairs, different
     labels fermion pairs. A batch of one sample has no pair and feels no force.
     """
-    same = labels[:, None] == labels
-    n_boson, n_fermion = counts = count_pairs(same)
+    size, units = h.shape
+    kinds = labels.numpy()  # NumPy's calls on small matrices cost a third of torch's
+    n_boson, n_fermion = counts = count_pairs(kinds)
     pairs = max(n_boson + n_fermion, 1)
-    d2 = squared_distances(h)
-    pair_energy, force = energy.energy_and_force(d2, same, counts)
+    gram = (h @ h.T).numpy()
+    squares = gram.diagonal() / units
+    force = torch.empty_like(h)
+    pair_energy = total = bosons = 0.0
+    rows = max(BLOCK // size, 1)
+    for start in range(0, size, rows):  # the force on a block of rows needs no other rows' forces
+        block = slice(start, start + rows)
+        diagonal = slice(start, None, size + 1)  # of the flattened block
+        same = kinds[block, None] == kinds
+        d2 = gram[block]
+        d2 *= -2 / units
+        d2 += squares
+        d2 += squares[block, None]
+        np.maximum(d2, 0, out=d2)
+        d2.reshape(-1)[diagonal] = 0
 
-    laplacian = force.mul_(-2 / (h.shape[1] * pairs))
-    laplacian.diagonal().sub_(laplacian.sum(1))
+        energies, laplacian = energy.energy_and_force(d2, same, counts)
+        laplacian *= -2 / (units * pairs)
+        laplacian.reshape(-1)[diagonal] -= laplacian.sum(1)
+        torch.mm(torch.from_numpy(laplacian), h, out=force[block])
 
-    total, bosons = float(d2.sum()) / 2, float((d2 * same).sum()) / 2
+        energies.reshape(-1)[diagonal] = 0
+        pair_energy += float(energies.sum()) / 2
+        total += float(d2.sum()) / 2
+        d2 *= same
+        bosons += float(d2.sum()) / 2
     report = PairReport(
-        energy=float(pair_energy.fill_diagonal_(0).sum()) / 2 / pairs,
+        energy=pair_energy / pairs,
         boson_distance=bosons / n_boson if n_boson else float("nan"),
         fermion_distance=(total - bosons) / n_fermion if n_fermion else float("nan"),
         n_boson=n_boson,
         n_fermion=n_fermion,
     )
-    return laplacian @ h, report
+    return force, report

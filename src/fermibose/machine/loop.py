@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Checkpoint, Position
 from fermibose.progress import progress_bar
 
@@ -27,10 +28,7 @@ class Stage(Protocol):
     name: str
     epochs: int
     samples: int
-
-    @property
-    def optimiser(self) -> torch.optim.Optimizer:
-        """The optimiser whose state a checkpoint must keep."""
+    optimiser: Adam
 
     def step(self, index: Tensor) -> Mapping[str, float]:
         """Learn from the samples ``index``; returns what to record of this mini-batch."""

@@ -20,7 +20,7 @@ WEIGHTS, CONFIG = "model.safetensors", "model.json"
 
 
 class FermiBoseNet(nn.Module):
-    r"""Logits of the classes: x → φ(W₁x) → … → h → readout·h.
+    r"""Logits of the classes: x → φ(xW₁) → … → h → h·readout.
 
     The weights are frozen (no parameter requires a gradient) and the map is differentiable in x, so
     any attack library can use it. Inputs of any shape (B, …) are flattened. If the training inputs

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from fermibose.machine.adam import Adam
 from fermibose.machine.layers import Dense
 from fermibose.machine.recipe import Recipe
 
@@ -30,9 +31,9 @@ def scores(model: nn.Module, data: Examples, test: Examples | None) -> dict[str,
 
 
 class CrossEntropyReadout:
-    r"""Stage that minimises the mean cross-entropy of softmax(Vh) over V, one Adam step a batch.
+    r"""Stage that minimises the mean cross-entropy of softmax(hV) over V, one Adam step a batch.
 
-    The gradient in closed form: :math:`\partial L/\partial V = \frac1B (p - \mathbb 1_y)^\top h`.
+    The gradient in closed form: :math:`\partial L/\partial V = \frac1B h^\top (p - \mathbb 1_y)`.
     ``test`` (representations, labels) adds a test accuracy to each epoch's record.
     """
 
@@ -50,9 +51,7 @@ class CrossEntropyReadout:
         self.readout, self.h, self.y, self.test = readout, h, y, test
         self.epochs, self.samples = recipe.readout_epochs, len(h)
         readout.weight.grad = torch.zeros_like(readout.weight)
-        self.optimiser = torch.optim.Adam(
-            [readout.weight], lr=recipe.readout_learning_rate, fused=True
-        )
+        self.optimiser = Adam([readout.weight], learning_rate=recipe.readout_learning_rate)
 
     @torch.no_grad()
     def step(self, index: Tensor) -> Mapping[str, float]:
@@ -60,7 +59,7 @@ class CrossEntropyReadout:
         h, y = self.h[index], self.y[index]
         residual = self.readout(h).softmax(1)
         residual[torch.arange(len(y)), y] -= 1
-        torch.mm(residual.T.div_(len(y)), h, out=self.readout.weight.grad)
+        torch.mm(h.T, residual.div_(len(y)), out=self.readout.weight.grad)
         self.optimiser.step()
         return {}
 
@@ -73,13 +72,13 @@ class CrossEntropyReadout:
 def solve_ridge(readout: Dense, h: Tensor, y: Tensor, *, ridge: float) -> None:
     r"""Set the readout to the minimum of the ridge regression on targets ±1.
 
-    .. math:: \frac1n \sum_i |V h_i + c - t_i|^2 + r |V|^2, \quad t_{ik} = 2\,\mathbb 1[y_i = k] - 1
+    .. math:: \frac1n \sum_i |h_i V + c - t_i|^2 + r |V|^2, \quad t_{ik} = 2\,\mathbb 1[y_i = k] - 1
 
     Solved in float64 in the smaller of sample space and unit space. The intercept c is free if the
     readout has a bias, else 0.
     """
     n, units = h.shape
-    targets = -torch.ones(n, len(readout.weight), dtype=torch.float64)
+    targets = -torch.ones(n, readout.weight.shape[1], dtype=torch.float64)
     targets[torch.arange(n), y] = 1
     h = h.double()
     if readout.bias is not None:
@@ -89,6 +88,6 @@ def solve_ridge(readout: Dense, h: Tensor, y: Tensor, *, ridge: float) -> None:
         weights = torch.linalg.solve(h.T @ h + n * ridge * torch.eye(units).double(), h.T @ targets)
     else:
         weights = h.T @ torch.linalg.solve(h @ h.T + n * ridge * torch.eye(n).double(), targets)
-    readout.weight.copy_(weights.T)
+    readout.weight.copy_(weights)
     if readout.bias is not None:
         readout.bias.copy_(t_mean - h_mean @ weights)

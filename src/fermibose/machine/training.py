@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fermibose import __version__
 from fermibose.errors import InputError
+from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Checkpoint
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.loop import Records, Stage, run_stages
@@ -62,16 +63,17 @@ class LocalLayer:
             self.x = x if recipe.pairing.transforms_inputs else net.represent(x, number)
         if recipe.pairing.transforms_inputs and number > 0:
             self.below = partial(net.represent, depth=number)
-        self.optimiser = torch.optim.Adam(
-            [p for p in (self.layer.weight, self.layer.bias) if p is not None],
-            lr=recipe.learning_rate,
-            weight_decay=recipe.weight_decay / len(self.layer.weight),
-            fused=True,
+        self.optimiser = Adam(
+            self.layer.parameters(),
+            learning_rate=recipe.learning_rate,
+            weight_decay=recipe.weight_decay / recipe.hidden[number],
         )
 
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the pairs of the samples ``index``."""
-        x, labels = self.recipe.pairing.views(self.x[index], self.y[index], self.generator)
+        x, labels = self.recipe.pairing.views(
+            self.x.index_select(0, index), self.y.index_select(0, index), self.generator
+        )
         if self.below is not None:
             x = self.below(x)
         report = self.layer.learn_from(x, labels, self.recipe.energy, activity=self.recipe.activity)

@@ -1,0 +1,246 @@
+"""Cost of one local step, as ratios measured in one run against floors and peers.
+
+    python benchmarks/machine.py           print the ratios
+    python benchmarks/machine.py check     also exit with status 1 if one misses its bound
+
+At 784-1000, batch 50 (the paper's size):
+
+- floor: the step's two GEMMs and one fused Adam update, timed alone;
+- MLP: one backpropagation step of the 784-1000-10 MLP in plain PyTorch, fused Adam;
+- published: all 1225 pairs listed, stacked and sent through autograd and plain Adam;
+- indexed: the same work written with care (one gather, fused Adam), for information.
+
+And for batches up to 4096: the time per step against B·d·N + B²·N, and the peak memory.
+"""
+
+import itertools
+import resource
+import subprocess
+import sys
+import time
+
+import torch
+
+from fermibose import FermiBoseNet, PairEnergy
+from fermibose.machine.adam import Adam
+from fermibose.machine.baselines import Backpropagation
+from fermibose.machine.compute import compute_settings
+from fermibose.machine.layers import LocalDense
+from fermibose.machine.recipe import Recipe
+from fermibose.machine.training import LocalLayer
+
+D, N = 784, 1000
+BOUNDS = {"floor": 1.5, "MLP": 1.0, "published": 1 / 40, "our MLP": None, "indexed": None}
+MEMORY_BOUND = 1.5e9  # bytes, the whole process
+ROUNDS = 15
+
+
+def images(batch):
+    """Inputs as sparse as MNIST's, and labels of ten classes."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(batch, D, generator=generator)
+    x *= torch.rand(batch, D, generator=generator) < 0.2
+    return x, torch.randint(10, (batch,), generator=generator)
+
+
+def local_step(batch):
+    x, y = images(batch)
+    net = FermiBoseNet(D, (N,), 10)
+    generator = torch.Generator().manual_seed(1)
+    net.initialise(generator)
+    stage = LocalLayer(net, 0, x, y, Recipe(), generator)
+    index = torch.arange(batch)
+    return lambda: stage.step(index)
+
+
+def floor_step(batch):
+    x, _ = images(batch)
+    weight = torch.nn.Parameter(torch.randn(D, N) / D**0.5, requires_grad=False)
+    delta, z = torch.randn(batch, N) / N, torch.empty(batch, N)
+    weight.grad = torch.zeros_like(weight)
+    adam = Adam([weight], learning_rate=0.01, weight_decay=1e-5)
+
+    def step():
+        torch.mm(x, weight, out=z)
+        torch.mm(x.T, delta, out=weight.grad)
+        adam.step()
+
+    return step
+
+
+def mlp_step(batch):
+    """Backpropagation as PyTorch offers it: nn.Linear, autograd, torch.optim.Adam (fused)."""
+    x, y = images(batch)
+    first, second = torch.nn.Linear(D, N, bias=False), torch.nn.Linear(N, 10, bias=False)
+    adam = torch.optim.Adam([first.weight, second.weight], lr=0.001, fused=True)
+    index = torch.arange(batch)
+
+    def step():
+        adam.zero_grad()
+        h = (1 + torch.tanh(first(x[index]))) / 2
+        torch.nn.functional.cross_entropy(second(h), y[index]).backward()
+        adam.step()
+
+    return step
+
+
+def our_mlp_step(batch):
+    """The same with this package's own Adam and weight layout."""
+    x, y = images(batch)
+    net = FermiBoseNet(D, (N,), 10)
+    net.initialise(torch.Generator().manual_seed(1))
+    stage = Backpropagation(net, x, y, epochs=1, learning_rate=0.001)
+    index = torch.arange(batch)
+    return lambda: stage.step(index)
+
+
+def published_step(batch):
+    """The procedure of the published runs: list the pairs, stack both members, [P, P] product."""
+    x, y = images(batch)
+    layer = torch.nn.Linear(D, N, bias=False)
+    adam = torch.optim.Adam(layer.parameters(), lr=0.01)
+
+    def step():
+        pairs = list(itertools.combinations(range(batch), 2))
+        left = torch.stack([x[i] for i, _ in pairs])
+        right = torch.stack([x[j] for _, j in pairs])
+        same = torch.tensor([float(y[i] == y[j]) for i, j in pairs])  # [P]
+        h, other = ((1 + torch.tanh(layer(side))) / 2 for side in (left, right))
+        d2 = (h - other).square().mean(1, keepdim=True)  # [P, 1]
+        boson, fermion = (same * d2).mean(), ((1 - same) * d2).mean()
+        hinge = ((1 - same) * torch.relu(0.4 - d2)).mean()
+        loss = boson + hinge + 0.01 / (2 * N) * layer.weight.square().sum()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        return boson.item(), fermion.item(), loss.item()  # recorded, as the local step does
+
+    return step
+
+
+def indexed_step(batch):
+    """All pairs through autograd as a careful programmer would write it: one gather, no [P, P]."""
+    x, y = images(batch)
+    layer = torch.nn.Linear(D, N, bias=False)
+    adam = torch.optim.Adam(layer.parameters(), lr=0.01, weight_decay=0.01 / N, fused=True)
+    i, j = torch.triu_indices(batch, batch, 1)
+    energy = PairEnergy()
+
+    def step():
+        h, other = ((1 + torch.tanh(layer(x[side]))) / 2 for side in (i, j))
+        d2 = (h - other).square().mean(1)
+        adam.zero_grad()
+        energy.energy(d2, y[i] == y[j]).mean().backward()
+        adam.step()
+
+    return step
+
+
+def best_times(steps, repeats):
+    """Shortest processor time of each step; contenders take turns and meet the same conditions."""
+    best = dict.fromkeys(steps, float("inf"))
+    for step in steps.values():
+        step()
+    for _ in range(ROUNDS):
+        for name, step in steps.items():
+            count = repeats[name]
+            start = time.thread_time()
+            for _ in range(count):
+                step()
+            best[name] = min(best[name], (time.thread_time() - start) / count)
+    return best
+
+
+def compare():
+    """Ratios local step / contender at the paper's size, one thread (the default)."""
+    makers = {
+        "local": local_step,
+        "floor": floor_step,
+        "MLP": mlp_step,
+        "published": published_step,
+        "our MLP": our_mlp_step,
+        "indexed": indexed_step,
+    }
+    repeats = dict.fromkeys(makers, 40) | {"published": 2, "indexed": 2}
+    with compute_settings(1):
+        times = best_times({name: make(50) for name, make in makers.items()}, repeats)
+    print(f"local step {1e3 * times['local']:.2f} ms")
+    missed = []
+    for name, bound in BOUNDS.items():
+        ratio = times["local"] / times[name]
+        if bound is None:
+            print(f"  {ratio:7.4f} × {name}")
+            continue
+        missed += [name] if ratio > bound else []
+        verdict = "MISSED" if ratio > bound else "ok"
+        print(f"  {ratio:7.4f} × {name:9s} (bound {bound:.4f})  {verdict}")
+    return missed
+
+
+def scaling():
+    """Time per step over its operation count must not grow with the batch."""
+    print("\nscaling with the batch B: time / (B·d·N + B²·N), relative to B = 50")
+    missed, reference = [], None
+    with compute_settings(1):
+        for batch in (50, 256, 1024, 4096):
+            step = local_step(batch)
+            count = max(1, 2000 // batch)
+            step()
+            best = min(_timed(step, count) for _ in range(3 if batch > 1000 else 7))
+            cost = best / (batch * D * N + batch**2 * N)
+            reference = reference or cost
+            passed = cost <= reference
+            missed += [] if passed else [f"scaling at B = {batch}"]
+            print(
+                f"  B = {batch:4d}: {1e3 * best:9.2f} ms, {cost / reference:.2f}  "
+                f"{'ok' if passed else 'MISSED'}"
+            )
+    return missed
+
+
+def _timed(step, count):
+    start = time.thread_time()
+    for _ in range(count):
+        step()
+    return (time.thread_time() - start) / count
+
+
+def memory():
+    """Peak memory of a fresh process that takes steps at B = 4096."""
+    script = "from machine import *; s = local_step(4096); s(); s(); print(peak())"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=sys.path[0]
+    )
+    used = int(done.stdout)
+    passed = used <= MEMORY_BOUND
+    print(f"\npeak memory at B = 4096: {used / 1e9:.2f} GB  {'ok' if passed else 'MISSED'}")
+    return [] if passed else ["memory"]
+
+
+def peak():
+    """Peak resident memory of this process in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def breakdown():
+    """Where a local step spends its time beyond the floor."""
+    x, y = images(50)
+    layer = LocalDense(D, N)
+    layer.initialise(torch.Generator().manual_seed(1))
+    energy = PairEnergy()
+    with compute_settings(1):
+        layer.learn_from(x, y, energy)
+        learn = min(_timed(lambda: layer.learn_from(x, y, energy), 50) for _ in range(9))
+        forward = min(_timed(lambda: layer(x), 50) for _ in range(9))
+    print(
+        f"\ngradient of a step {1e3 * learn:.2f} ms, of which forward pass {1e3 * forward:.2f} ms"
+    )
+
+
+if __name__ == "__main__":
+    failures = compare() + scaling() + memory()
+    breakdown()
+    if failures:
+        print("\nmissed:", ", ".join(failures))
+    if "check" in sys.argv[1:] and failures:
+        sys.exit(1)
