@@ -20,7 +20,14 @@ from fermibose import FermiBoseClassifier, FermiBoseNet, FermiBoseTransformer
 from fermibose.errors import InputError
 from fermibose.machine import loop
 
-QUICK = {"hidden": (30,), "epochs": 10, "readout_epochs": 20, "batch_size": 20, "random_state": 0}
+QUICK = {
+    "hidden": (30,),
+    "epochs": 10,
+    "readout_epochs": 20,
+    "readout_learning_rate": 0.05,
+    "batch_size": 20,
+    "random_state": 0,
+}
 
 
 @parametrize_with_checks([FermiBoseClassifier(), FermiBoseTransformer()])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fermibose.energy import PairEnergy
     from fermibose.estimator import FermiBoseClassifier, FermiBoseTransformer
+    from fermibose.machine.loss import PairLoss
     from fermibose.machine.network import FermiBoseNet
 
 __version__ = metadata.version("fermibose")
@@ -18,6 +19,7 @@ _HOME = {
     "FermiBoseClassifier": "fermibose.estimator",
     "FermiBoseTransformer": "fermibose.estimator",
     "FermiBoseNet": "fermibose.machine.network",
+    "PairLoss": "fermibose.machine.loss",
 }
 _ROOMS = {"data", "machine"}
 
@@ -26,6 +28,7 @@ __all__ = [
     "FermiBoseNet",
     "FermiBoseTransformer",
     "PairEnergy",
+    "PairLoss",
     "__version__",
 ]
 

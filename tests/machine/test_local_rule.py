@@ -11,7 +11,7 @@ from pytorch_metric_learning.distances import LpDistance
 from pytorch_metric_learning.losses import ContrastiveLoss
 from pytorch_metric_learning.reducers import MeanReducer
 
-from fermibose import PairEnergy
+from fermibose import PairEnergy, PairLoss
 from fermibose.machine import local_rule
 from fermibose.machine.layers import LocalDense
 from fermibose.machine.local_rule import count_pairs, pair_force
@@ -192,3 +192,20 @@ def test_blocks_of_rows_change_nothing(entries, monkeypatch):
         assert blocked_report.energy == pytest.approx(report.energy, rel=1e-12)
         assert blocked_report.boson_distance == pytest.approx(report.boson_distance, rel=1e-12)
         assert blocked_report.fermion_distance == pytest.approx(report.fermion_distance, rel=1e-12)
+
+
+def test_pair_loss_trains_a_module_like_autograd_over_all_pairs():
+    x, labels = batch(11, 14, 12, 3)
+    model = torch.nn.Conv1d(1, 2, 3).double()
+    h = torch.tanh(model(x[:, None]))
+    PairLoss(PairEnergy(0.3, softness=0.01))(h, labels).backward()
+    ours = [p.grad.clone() for p in model.parameters()]
+
+    model.zero_grad()
+    flat = torch.tanh(model(x[:, None])).flatten(1)
+    i, j = torch.triu_indices(14, 14, 1)
+    d2 = (flat[i] - flat[j]).square().mean(1)
+    loss = PairEnergy(0.3, softness=0.01).energy(d2, labels[i] == labels[j]).mean()
+    loss.backward()
+    for gradient, parameter in zip(ours, model.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-10, atol=1e-14)

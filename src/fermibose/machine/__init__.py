@@ -1,1 +1,26 @@
 """The machine: local layers trained on pairs, a readout, and the network they make."""
+
+from fermibose.machine.baselines import train_mlp
+from fermibose.machine.evaluation import Evaluation, evaluate
+from fermibose.machine.layers import LocalDense
+from fermibose.machine.loss import PairLoss
+from fermibose.machine.network import FermiBoseNet
+from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
+from fermibose.machine.recipe import Recipe
+from fermibose.machine.training import Training, train
+
+__all__ = [
+    "ByLabel",
+    "Evaluation",
+    "FermiBoseNet",
+    "LocalDense",
+    "Noise",
+    "PairLoss",
+    "Recipe",
+    "SelfSupervised",
+    "Shift",
+    "Training",
+    "evaluate",
+    "train",
+    "train_mlp",
+]
