@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint bench clean
+.PHONY: install demo test lint bench mutants clean
 
 install: .venv/installed
 
@@ -25,6 +25,9 @@ lint: install
 
 bench: install
 	$(BIN)/python benchmarks/machine.py check
+
+mutants: install
+	$(BIN)/python tests/mutants.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

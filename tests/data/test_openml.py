@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
+from fermibose import files
 from fermibose.data import load_openml, openml
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 
@@ -215,10 +216,10 @@ def test_interrupted_write_leaves_the_old_file_and_no_litter(fake, cached, monke
     old = b"old content"
     cached.write_bytes(old)
 
-    def interrupted(descriptor):
+    def interrupted(draft, path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(openml.os, "fsync", interrupted)
+    monkeypatch.setattr(files.os, "replace", interrupted)
     with pytest.warns(UserWarning, match="damaged"), pytest.raises(KeyboardInterrupt):
         load_openml("mnist")
     assert cached.read_bytes() == old

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fermibose.cli.options import SeedOption, console, write_json
+from fermibose.cli.options import SeedOption, console
+from fermibose.files import write_json
 
 
 def demo(

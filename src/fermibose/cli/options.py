@@ -1,9 +1,7 @@
-"""Options that several commands share, and the small printing helpers."""
+"""Options that several commands share, and the console they print to."""
 
-import json
-import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.console import Console
 from typer import Option
@@ -38,11 +36,3 @@ TestPerClassOption = Annotated[
 SeedOption = Annotated[int, Option(help="Determines every bit of the result.")]
 
 console = Console(highlight=False)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write ``content`` atomically, so that a reader never meets half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)

@@ -14,10 +14,10 @@ from fermibose.cli.options import (
     SeedOption,
     TestPerClassOption,
     console,
-    write_json,
 )
 from fermibose.energy import Coupling
 from fermibose.errors import InputError
+from fermibose.files import write_json
 
 if TYPE_CHECKING:
     from fermibose.data import Dataset

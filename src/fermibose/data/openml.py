@@ -2,7 +2,6 @@
 
 import os
 import sys
-import uuid
 import warnings
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from fermibose.data.raw import MNIST_SHA256, RawSplit, Split, content_digest
 from fermibose.errors import FermiboseError, FileFormatError, InputError
+from fermibose.files import replacing
 
 
 @dataclass(frozen=True)
@@ -151,20 +151,12 @@ def _as_bytes(
 
 
 def _write_cache(path: Path, split: RawSplit) -> None:
-    """Write beside the final name, then rename: a reader sees the whole file or none."""
+    """Keep the split, with the digest that a later read must find."""
     from safetensors.numpy import save
 
     tensors = {field: np.ascontiguousarray(getattr(split, field)) for field in split._fields}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with draft.open("wb") as file:
-            file.write(save(tensors, metadata={"sha256": content_digest(*split)}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replacing(path) as draft:
+        draft.write_bytes(save(tensors, metadata={"sha256": content_digest(*split)}))
 
 
 def _read_cache(path: Path, source: _Source) -> RawSplit:

@@ -6,7 +6,6 @@ so a crash or a full disk leaves the previous one intact.
 """
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fermibose.errors import FermiboseError, FileFormatError
+from fermibose.files import replacing
 from fermibose.machine.adam import Adam
 
 
@@ -65,13 +65,10 @@ class Checkpoint:
             for name, values in quantities.items():
                 tensors[f"records.{stage}.{name}"] = torch.tensor(values, dtype=torch.float64)
         header = {"position": json.dumps(position), "fingerprint": self.fingerprint}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_suffix(".partial")
         try:
-            save_file(tensors, partial, metadata=header)
-            os.replace(partial, self.path)
+            with replacing(self.path) as draft:
+                save_file(tensors, draft, metadata=header)
         except (OSError, SafetensorError) as error:
-            partial.unlink(missing_ok=True)
             raise FermiboseError(
                 f"could not write the checkpoint {self.path} ({error}); the previous one, if any, "
                 "is intact: make room and resume"

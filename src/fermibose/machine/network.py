@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fermibose.errors import FermiboseError, FileFormatError, InputError
+from fermibose.files import replacing, write_json
 from fermibose.machine.layers import Dense, LocalDense
 
 FORMAT, FORMAT_VERSION = "fermibose-net", 1
@@ -102,22 +102,12 @@ class FermiBoseNet(nn.Module):
         """Write ``model.safetensors`` and ``model.json`` into ``folder`` (made if missing)."""
         folder = Path(folder)
         tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
+        config = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.config}
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            partial = folder / (WEIGHTS + ".partial")
-            save_file(tensors, partial)
-            config = {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                **self.config,
-                "info": self.info,
-                "sha256": _sha256(partial),
-            }
-            text = json.dumps(config, indent=2)  # fails before anything is replaced
-            partial_config = folder / (CONFIG + ".partial")
-            partial_config.write_text(text + "\n", encoding="utf-8")
-            os.replace(partial, folder / WEIGHTS)
-            os.replace(partial_config, folder / CONFIG)
+            with replacing(folder / WEIGHTS) as draft:
+                save_file(tensors, draft)
+                digest = _sha256(draft)
+            write_json(folder / CONFIG, config | {"info": self.info, "sha256": digest})
         except (OSError, SafetensorError) as error:
             raise FermiboseError(f"could not save the model in {folder}: {error}") from error
 
