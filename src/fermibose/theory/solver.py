@@ -1,0 +1,210 @@
+"""From a problem to its solution: starts, stages, fall-backs, and the choice between branches."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fermibose.errors import InputError
+from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, History, iterate
+from fermibose.theory.problem import Problem
+from fermibose.theory.replica import Overlaps, free_energy
+from fermibose.theory.saddle import SaddlePoint, distance, label_stiffness, to_overlaps, to_vector
+from fermibose.theory.solution import Candidate, Solution
+from fermibose.theory.stability import at_eigenvalue
+
+_COARSE = 2.2  # coarseness of the grid of the first iterations
+_SECOND = 1.5  # coarseness of the grid that estimates the numerical error
+_ROUGH = 1e-4  # residual at which the fine grid takes over
+
+# How to iterate: residual at which acceleration begins, length of steps until then, iterations.
+_Manner = tuple[float, float, int]
+_MANNERS: tuple[_Manner, ...] = (
+    (math.inf, 1.0, 60),
+    (1e-2, 0.5, 150),
+    (10 * _ROUGH, 0.5, 300),
+    (10 * _ROUGH, 0.2, 500),
+)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A candidate and how it was reached."""
+
+    candidate: Candidate
+    iterations: int
+    history: History
+
+
+def solve(
+    problem: Problem, start: Solution | Overlaps | None = None, *, tol: float | None = None
+) -> Solution:
+    """The replica-symmetric solution of lowest free energy among those found, with M >= 0.
+
+    Two starts are iterated on a coarse grid, one that tells the clusters apart (or ``start``) and one
+    that does not; a state of M = 0 that is unstable against M > 0 is left. The best goes to the fine
+    grid until the undamped change of M, q and Q is at most ``tol`` (1e-10; 1e-8 at zero temperature,
+    where the jumps of the force limit what a grid can resolve).
+
+    Raises ConvergenceError, with the last state in ``.state``, if that is not reached.
+    """
+    if not isinstance(problem, Problem):
+        raise InputError(f"solve needs a fermibose.theory.Problem, got {problem!r}")
+    if start is None:
+        starts = [aligned(problem), mixed(problem)]
+    elif isinstance(start, Solution):
+        starts = [start.overlaps, *(rival.overlaps for rival in start.rivals)]
+    else:
+        starts = [start, mixed(problem)]
+    return refine(problem, _explore(problem, starts), tol=tol)
+
+
+def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, Solution | None]:
+    """The solution with M = 0 and, where there is one, the solution with M > 0.
+
+    Compare their ``free_energy``; ``solve`` returns the lower one.
+    """
+    flat = _settle(problem, mixed(problem))
+    if isinstance(flat, FixedPoint):
+        raise _failure(problem, [flat])
+    disordered = refine(problem, [flat], tol=tol)
+    kicks = [(_kicked(disordered.overlaps, size), _MANNERS[2:]) for size in (0.3, 0.05)]
+    starts = [(aligned(problem), _MANNERS), *kicks, (_far(problem), _MANNERS)]
+    for begin, manners in starts:
+        found = _settle(problem, begin, manners=manners, tol=_ROUGH / 100)
+        if isinstance(found, _Found) and found.candidate.ordered:
+            return disordered, refine(problem, [found], tol=tol)
+    return disordered, None
+
+
+def aligned(problem: Problem) -> Overlaps:
+    """A start with the clusters where the fermion pairs want them."""
+    M = (0.45 + math.atanh(min(math.sqrt(problem.d_f) / 2, 0.9))) / max(problem.m, 0.3)
+    return Overlaps(M, M**2 + 0.5, 0.3 / problem.weight_decay)
+
+
+def mixed(problem: Problem) -> Overlaps:
+    """A start that does not tell the clusters apart."""
+    return Overlaps(0.0, 1.0, 0.3 / problem.weight_decay)
+
+
+def _far(problem: Problem) -> Overlaps:
+    """A start with well separated, sharp clusters."""
+    M = 2 * aligned(problem).M
+    return Overlaps(M, M**2 + 0.1, 1 / problem.weight_decay)
+
+
+def _kicked(overlaps: Overlaps, size: float) -> Overlaps:
+    """A start off a state of M = 0, along the direction in which that may be unstable."""
+    M = size * (math.sqrt(overlaps.Q) + 0.3)
+    return Overlaps(M, overlaps.Q + M**2, overlaps.chi)
+
+
+def _explore(problem: Problem, starts: Sequence[Overlaps]) -> list[_Found]:
+    """Saddle points on the coarse grid, the stable one of lowest free energy first."""
+    results = [_settle(problem, start) for start in starts]
+    flat = [r.candidate for r in results if isinstance(r, _Found) and not r.candidate.ordered]
+    unstable = [c.overlaps for c in flat if not c.locally_stable]
+    # Acceleration would find the unstable state again: leave it by plain steps.
+    more = [(_kicked(o, size), _MANNERS[2:]) for o in unstable for size in (0.3, 0.05)]
+    for start, manners in [*more, (_far(problem), _MANNERS)]:
+        if any(isinstance(r, _Found) and r.candidate.ordered for r in results):
+            break
+        results.append(_settle(problem, start, manners=manners, tol=_ROUGH / 100))
+    found = [r for r in results if isinstance(r, _Found)]
+    if not found:
+        raise _failure(problem, [r for r in results if isinstance(r, FixedPoint)])
+    return sorted(found, key=lambda f: (not f.candidate.locally_stable, f.candidate.free_energy))
+
+
+def _settle(
+    problem: Problem,
+    start: Overlaps,
+    *,
+    manners: Sequence[_Manner] = _MANNERS,
+    tol: float = _ROUGH,
+) -> _Found | FixedPoint:
+    """Find a saddle point near a start on the coarse grid; the failed iteration if there is none."""
+    count = 0
+    for settle, damping, most in manners:
+        saddle, history = SaddlePoint(problem, coarseness=_COARSE), History()
+        point = iterate(
+            saddle,
+            to_vector(start),
+            tol=tol,
+            max_iterations=most,
+            history=history,
+            settle=settle,
+            damping=damping,
+        )
+        count += point.iterations
+        if point.converged:
+            overlaps = to_overlaps(point.x)
+            average, _ = saddle.evaluate(overlaps)
+            f = free_energy(problem, overlaps, average)
+            stiffness = label_stiffness(problem, overlaps, average)
+            return _Found(Candidate(overlaps, f, stiffness), count, history)
+    return point
+
+
+def refine(problem: Problem, found: Sequence[_Found], *, tol: float | None) -> Solution:
+    """Finish the first of the saddle points found on the fine grid, and measure what it predicts."""
+    tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
+    if not (0 < tol < 1):
+        raise InputError(f"tol must be between 0 and 1, got {tol!r}")
+    chosen = found[0]
+    overlaps, history = chosen.candidate.overlaps, chosen.history
+    if not chosen.candidate.ordered:  # M = 0 is exact, and stays so
+        overlaps, history = replace(overlaps, M=0.0), History()
+    saddle = SaddlePoint(problem)
+    point = iterate(saddle, to_vector(overlaps), tol=tol, max_iterations=100, history=history)
+    if not point.converged:
+        again = iterate(saddle, point.x, tol=tol, max_iterations=300, settle=1e3 * tol)
+        point = replace(again, iterations=point.iterations + again.iterations)
+    solution = _measure(problem, saddle, point, history)
+    solution = replace(
+        solution,
+        iterations=chosen.iterations + point.iterations,
+        rivals=tuple(f.candidate for f in found[1:]),
+    )
+    if not point.converged:
+        raise ConvergenceError(
+            f"no solution to tol = {tol:g} at {problem}: the residual stays at "
+            f"{point.residual:.1e}; try a larger tol, or a start from a nearby solution",
+            solution,
+        )
+    return solution
+
+
+def _measure(
+    problem: Problem, saddle: SaddlePoint, point: FixedPoint, history: History
+) -> Solution:
+    """Everything a solution carries, at the end of an iteration."""
+    overlaps = to_overlaps(point.x)
+    overlaps = replace(overlaps, M=abs(overlaps.M))
+    average, conjugate = saddle.evaluate(overlaps)
+    second = iterate(
+        SaddlePoint(problem, coarseness=_SECOND), point.x, tol=1e-9, max_iterations=12, history=history
+    )
+    return Solution(
+        problem=problem,
+        overlaps=overlaps,
+        conjugates=conjugate,
+        free_energy=free_energy(problem, overlaps, average),
+        training_energy=saddle.training_energy(overlaps),
+        mean_field_energy=average.F,
+        at_eigenvalue=at_eigenvalue(saddle, overlaps, average),
+        label_stiffness=label_stiffness(problem, overlaps, average),
+        residual=point.residual,
+        iterations=point.iterations,
+        converged=point.converged,
+        error=distance(problem, to_overlaps(second.x), to_overlaps(point.x)),
+    )
+
+
+def _failure(problem: Problem, points: Sequence[FixedPoint]) -> ConvergenceError:
+    best = min(points, key=lambda p: p.residual)
+    return ConvergenceError(
+        f"no saddle point found at {problem}: the best residual is {best.residual:.1e}; "
+        "solve a nearby problem and pass its solution as start",
+        to_overlaps(best.x),
+    )
