@@ -6,7 +6,7 @@ With ω the mean and c/β the variance of the two pre-activations of a pair,
 
 so that ln Z = −βF, f = ∇ln Z = −β∇F and Hess = ∇²ln Z = −β∇²F. Written for F, the limit β → ∞ is the
 Moreau envelope F = min_z {|z−ω|²/2c + H(z)} of :mod:`fermibose.theory.moreau`, which offers the same
-three methods. Z is a separable Gaussian convolution of a table of e^{−βH}: products of matrices.
+methods. Z is a separable Gaussian convolution of a table of e^{−βH}: products of matrices.
 """
 
 import math
@@ -18,7 +18,7 @@ import numpy as np
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
 
-_TINY = 1e-290  # below this Z has left the range of floating point
+_TINY = 1e-290  # Z below this has left floating point: only fields of negligible weight get there
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,19 @@ class Effective:
 
 
 @dataclass(frozen=True)
-class Curvature:
-    """∇²F on the grid, shapes as in :class:`Effective`."""
+class Response:
+    """∇²F (where it exists) and the pair's mean energy ⟨H⟩, shapes as in :class:`Effective`."""
 
     rr: Array
     rt: Array
     tt: Array
+    energy: Array
+
+
+def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
+    """H of boson and fermion pairs on the nodes of the rotated plane, shape (2, r, t)."""
+    z_r, z_t = r.nodes[:, None], t.nodes
+    return problem.energies((z_t + z_r) / SQRT2, (z_t - z_r) / SQRT2)
 
 
 class Channel(Protocol):
@@ -46,73 +53,91 @@ class Channel(Protocol):
     def effective(self, c: float) -> Effective:
         """F and ∇F at stiffness c = Δ²χ."""
 
-    def curvature(self, c: float) -> Curvature:
-        """∇²F where it exists."""
-
-    def mean_energy(self, c: float) -> Array:
-        """⟨H⟩ of the pair under its measure, shape (2, r, t)."""
+    def response(self, c: float) -> Response:
+        """∇²F where it exists, and ⟨H⟩."""
 
 
-def gaussian_kernels(x: Axis, z: Axis, s: float, *, order: int) -> list[Array]:
+def gaussian_kernels(
+    x: Axis, z: Axis, s: float, *, order: int, depth: float = math.inf
+) -> list[Array]:
     """Matrices K_j, j = 0 … order, with Σ_k K_j[i, k] g(z_k) = ∂ʲ/∂xʲ ∫ N(z; x_i, s²) g(z) dz.
 
-    On a folded z-axis g is even and the mirror image of each node is added. order is at most 2.
+    On a folded z-axis g is even and the mirror image of each node is added, as far as its Gaussian
+    is above e^{−depth}. order is at most 2.
     """
     scale = z.weights / (s * math.sqrt(2 * math.pi)) / (2 if z.folded else 1)
-    kernels: list[Array] = []
-    for mirror in (1.0, -1.0) if z.folded else (1.0,):
-        d = (z.nodes * mirror - x.nodes[:, None]) / s
-        g = np.exp(d**2 / -2) * scale
-        terms = [g, g * d / s, g * (d**2 - 1) / s**2][: order + 1]
-        kernels = [a + b for a, b in zip(kernels, terms, strict=True)] if kernels else terms
+    kernels = _gaussian(z.nodes - x.nodes[:, None], s, scale, order)
+    if z.folded:
+        near = s * math.sqrt(2 * depth)
+        i, k = np.searchsorted(x.nodes, near), np.searchsorted(z.nodes, near)
+        mirror = _gaussian(-z.nodes[:k] - x.nodes[:i, None], s, scale[:k], order)
+        for kernel, image in zip(kernels, mirror, strict=True):
+            kernel[:i, :k] += image
     return kernels
 
 
-class GaussianChannel:
-    """F, ∇F, ∇²F at finite temperature on the nodes r × t, from a table of H on z × z'."""
+def _gaussian(distance: Array, s: float, scale: Array, order: int) -> list[Array]:
+    """A Gaussian of width s and its first derivatives with respect to its mean."""
+    d = distance / s
+    g = np.exp(d**2 / -2) * scale
+    derivatives = (lambda: g, lambda: g * d / s, lambda: g * (d**2 - 1) / s**2)
+    return [derivative() for derivative in derivatives[: order + 1]]
 
-    def __init__(self, problem: Problem, r: Axis, t: Axis, z_r: Axis, z_t: Axis) -> None:
-        self.beta = problem.beta
-        self._axes = (r, t, z_r, z_t)
-        zr, zt = z_r.nodes[:, None], z_t.nodes
-        self._H = problem.energies((zt + zr) / SQRT2, (zt - zr) / SQRT2)
+
+class GaussianChannel:
+    """F, ∇F, ∇²F at inverse temperature beta on the nodes r × t, from a table of H on z × z'.
+
+    table: (2, z_r, z_t), the energy of boson and fermion pairs. The channel's own F, on a grid, can
+    be the table of another channel: that is one step of replica symmetry breaking.
+    """
+
+    def __init__(self, table: Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]):
+        self.beta = beta
+        self._at, self._on = at, on
+        self._H = table
         # Centring the exponent doubles the range of temperatures floating point can hold.
-        self._shift = float(self._H.max() + self._H.min()) / 2
-        self._weight = np.exp(-self.beta * (self._H - self._shift))
+        self._shift = float(table.max() + table.min()) / 2
+        # Where a Gaussian is below this, no gain in energy can make it count.
+        self._depth = 40 + beta * float(np.ptp(table))
+        self._weight = np.exp(-beta * (table - self._shift))
+        self._last: tuple[float, tuple[Array, ...]] | None = None
 
     def effective(self, c: float) -> Effective:
         """F = −ln Z/β and ∇F = −∇Z/(βZ)."""
-        (r0, r1), (t0, t1) = self._kernels(c, order=1)
-        left = r0 @ self._weight
-        Z = _positive(left @ t0.T)
-        F = self._shift - np.log(Z) / self.beta
-        scale = -1 / (self.beta * Z)
-        return Effective(F, (r1 @ self._weight @ t0.T) * scale, (left @ t1.T) * scale)
+        *_, Z, Z_r, Z_t = self._moments(c)
+        return Effective(self._shift - np.log(Z) / self.beta, Z_r / -self.beta, Z_t / -self.beta)
 
-    def curvature(self, c: float) -> Curvature:
-        """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β."""
-        (r0, r1, r2), (t0, t1, t2) = self._kernels(c, order=2)
-        left, left1 = r0 @ self._weight, r1 @ self._weight
-        Z = _positive(left @ t0.T)
-        zr, zt = (left1 @ t0.T) / Z, (left @ t1.T) / Z
-        return Curvature(
-            rr=(zr**2 - (r2 @ self._weight @ t0.T) / Z) / self.beta,
-            rt=(zr * zt - (left1 @ t1.T) / Z) / self.beta,
-            tt=(zt**2 - (left @ t2.T) / Z) / self.beta,
+    def response(self, c: float) -> Response:
+        """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β and ⟨H⟩."""
+        left, left1, Z, Z_r, Z_t = self._moments(c)
+        (_, _, r2), (t0, t1, t2) = self._kernels(c, order=2)
+        return Response(
+            rr=(Z_r**2 - (r2 @ self._weight @ t0.T) / Z) / self.beta,
+            rt=(Z_r * Z_t - (left1 @ t1.T) / Z) / self.beta,
+            tt=(Z_t**2 - (left @ t2.T) / Z) / self.beta,
+            energy=self.mean(self._H, c),
         )
 
-    def mean_energy(self, c: float) -> Array:
-        """⟨H⟩ = ∫ N H e^{−βH} / Z."""
+    def mean(self, g: Array, c: float) -> Array:
+        """⟨g⟩ = ∫ N g e^{−βH} / Z of a table like that of H."""
         (r0,), (t0,) = self._kernels(c, order=0)
-        mean: Array = (r0 @ (self._weight * self._H) @ t0.T) / _positive(r0 @ self._weight @ t0.T)
-        return mean
+        average: Array = (r0 @ (self._weight * g) @ t0.T) / self._moments(c)[2]
+        return average
+
+    def _moments(self, c: float) -> tuple[Array, ...]:
+        """Products of the table with the kernels, and Z, ∂_rZ/Z, ∂_tZ/Z; kept for the last c."""
+        if self._last is None or self._last[0] != c:
+            (r0, r1), (t0, t1) = self._kernels(c, order=1)
+            left, left1 = r0 @ self._weight, r1 @ self._weight
+            Z = np.maximum(left @ t0.T, _TINY)
+            self._last = (c, (left, left1, Z, (left1 @ t0.T) / Z, (left @ t1.T) / Z))
+        return self._last[1]
 
     def _kernels(self, c: float, *, order: int) -> tuple[list[Array], list[Array]]:
-        r, t, z_r, z_t = self._axes
         s = math.sqrt(c / self.beta)
-        return gaussian_kernels(r, z_r, s, order=order), gaussian_kernels(t, z_t, s, order=order)
+        r, t = (
+            gaussian_kernels(x, z, s, order=order, depth=self._depth)
+            for x, z in zip(self._at, self._on, strict=True)
+        )
+        return r, t
 
-
-def _positive(Z: Array) -> Array:
-    """Z kept away from 0; only fields of negligible Gaussian weight ever get there."""
-    return np.maximum(Z, _TINY)

@@ -25,27 +25,44 @@ class ConvergenceError(FermiboseError):
 
 @dataclass
 class History:
-    """The last steps of an iteration; together they approximate the Jacobian of g."""
+    """Differences between the last steps of an iteration: what is known of the Jacobian of g."""
 
     depth: int = 4
-    points: list[Array] = field(default_factory=list)
-    changes: list[Array] = field(default_factory=list)
+    moves: list[Array] = field(default_factory=list)  # of x
+    effects: list[Array] = field(default_factory=list)  # of g(x) − x
+    last: tuple[Array, Array] | None = None
 
     def add(self, x: Array, change: Array) -> None:
         """Remember that g(x) = x + change."""
-        self.points = [*self.points[-self.depth :], x]
-        self.changes = [*self.changes[-self.depth :], change]
+        if self.last is not None:
+            self.moves = [*self.moves[1 - self.depth :], x - self.last[0]]
+            self.effects = [*self.effects[1 - self.depth :], change - self.last[1]]
+        self.last = (x, change)
 
     def propose(self) -> Array:
         """The next point: the affine combination of the last steps with the least change."""
-        x, change = self.points[-1], self.changes[-1]
-        if len(self.points) == 1:
+        assert self.last is not None
+        x, change = self.last
+        if not self.moves:
             return x + change
-        dx = np.diff(np.array(self.points), axis=0).T
-        df = np.diff(np.array(self.changes), axis=0).T
-        gamma = np.linalg.lstsq(df, change, rcond=1e-10)[0]
-        accelerated: Array = x + change - (dx + df) @ gamma
+        moves, effects = np.array(self.moves).T, np.array(self.effects).T
+        weights = np.linalg.lstsq(effects, change, rcond=1e-10)[0]
+        accelerated: Array = x + change - (moves + effects) @ weights
         return accelerated
+
+    def elsewhere(self) -> "History":
+        """What is known of the Jacobian, for use on another grid or a neighbouring problem."""
+        return History(self.depth, self.moves, self.effects)
+
+    def without(self, coordinate: int) -> "History":
+        """The same, for iterations in which one coordinate stays 0."""
+        keep = [m[coordinate] == 0 for m in self.moves]
+        pick = [i for i, k in enumerate(keep) if k]
+        return History(self.depth, [self.moves[i] for i in pick], [self.effects[i] for i in pick])
+
+    def forget(self) -> None:
+        """Start anew."""
+        self.moves, self.effects, self.last = [], [], None
 
 
 @dataclass(frozen=True)
@@ -91,8 +108,7 @@ def iterate(
         elif settled and count - best_count > _PATIENCE:
             break
         elif settled and residual > 10 * best:
-            history.points.clear()
-            history.changes.clear()
+            history.forget()
             x, change, careful = best_x, best_change, 4
         history.add(x, change)
         move = history.propose() - x if settled and not careful else change * damping

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.theory.channel import Curvature, Effective
+from fermibose.theory.channel import Effective, Response, pair_table
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
 
@@ -36,11 +36,12 @@ class _Derivatives:
 class MoreauChannel:
     """F, ∇F, ∇²F at zero temperature on the nodes r × t, from a table of H on z × z'."""
 
-    def __init__(self, problem: Problem, r: Axis, t: Axis, z_r: Axis, z_t: Axis) -> None:
+    def __init__(
+        self, problem: Problem, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]
+    ) -> None:
         self._problem = problem
-        self._axes = (r, t, z_r, z_t)
-        zr, zt = z_r.nodes[:, None], z_t.nodes
-        self._H = problem.energies((zt + zr) / SQRT2, (zt - zr) / SQRT2)
+        self._axes = (*at, *on)
+        self._H = pair_table(problem, *on)
 
     def effective(self, c: float) -> Effective:
         """F and ∇F, with the share of each node beside a jump."""
@@ -50,13 +51,9 @@ class MoreauChannel:
         share = _share(self._axes[0], F, grad_r, _resolvent(local, c).rr, z_r, z_t)
         return Effective(F, grad_r, grad_t, share)
 
-    def curvature(self, c: float) -> Curvature:
-        """∇²F away from the jumps."""
+    def response(self, c: float) -> Response:
+        """∇²F away from the jumps, and H(z*)."""
         return _resolvent(self._minima(c)[2], c)
-
-    def mean_energy(self, c: float) -> Array:
-        """H(z*)."""
-        return self._minima(c)[2].H
 
     def _offsets(self, z_r: Array, z_t: Array, c: float) -> tuple[Array, Array]:
         r, t, _, _ = self._axes
@@ -153,11 +150,13 @@ def _newton_move(local: _Derivatives, g_r: Array, g_t: Array, c: float) -> tuple
     return (b * g_t - d * g_r) / det, (b * g_r - a * g_t) / det
 
 
-def _resolvent(local: _Derivatives, c: float) -> Curvature:
+def _resolvent(local: _Derivatives, c: float) -> Response:
     """H''(1 + cH'')⁻¹ of symmetric 2 × 2 matrices."""
     det_H = local.rr * local.tt - local.rt**2
     det = 1 + c * (local.rr + local.tt) + c**2 * det_H
-    return Curvature((local.rr + c * det_H) / det, local.rt / det, (local.tt + c * det_H) / det)
+    return Response(
+        (local.rr + c * det_H) / det, local.rt / det, (local.tt + c * det_H) / det, local.H
+    )
 
 
 def _share(r: Axis, F: Array, slope: Array, bend: Array, z_r: Array, z_t: Array) -> Array:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fermibose.theory.channel import Channel, Curvature
+from fermibose.theory.channel import Channel, Response
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
 
@@ -124,7 +124,7 @@ def free_energy(problem: Problem, overlaps: Overlaps, average: Averages) -> floa
     )
 
 
-def squared_norm(curvature: Curvature) -> Array:
+def squared_norm(curvature: Response) -> Array:
     """‖∇²F‖² (Frobenius), which does not change when the plane is turned."""
     norm: Array = curvature.rr**2 + 2 * curvature.rt**2 + curvature.tt**2
     return norm

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from fermibose.theory.channel import Response
 from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import (
@@ -44,6 +45,7 @@ class SaddlePoint:
         self.problem = problem
         self.coarseness = coarseness
         self.lattice: Lattice | None = None
+        self._last: tuple[Overlaps, Averages, Conjugates] | None = None
 
     def __call__(self, x: Array) -> tuple[Array, float]:
         """A better state, and the undamped residual of x.
@@ -65,11 +67,14 @@ class SaddlePoint:
     def evaluate(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
         """Averages and conjugates of a state, on a new lattice if the old one does not cover it."""
         problem = self.problem
+        if self._last is not None and self._last[0] == overlaps:
+            return self._last[1:]
         if self.lattice is None or not self.lattice.covers(problem, overlaps):
             self.lattice = make_lattice(problem, overlaps, coarseness=self.coarseness)
         measure = self.measure(overlaps)
         average = averages(self.lattice.channel, measure, c=problem.delta**2 * overlaps.chi)
-        return average, conjugates(problem, overlaps, average)
+        self._last = (overlaps, average, conjugates(problem, overlaps, average))
+        return self._last[1:]
 
     def measure(self, overlaps: Overlaps) -> PairMeasure:
         """The law of the field on the present lattice."""
@@ -78,11 +83,10 @@ class SaddlePoint:
             self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=overlaps.Q
         )
 
-    def training_energy(self, overlaps: Overlaps) -> float:
-        """Mean H of a training pair at a state just evaluated."""
+    def response(self, overlaps: Overlaps) -> Response:
+        """∇²F and ⟨H⟩ on the lattice of the last evaluation."""
         assert self.lattice is not None
-        energy = self.lattice.channel.mean_energy(self.problem.delta**2 * overlaps.chi)
-        return self.measure(overlaps).mean(energy)
+        return self.lattice.channel.response(self.problem.delta**2 * overlaps.chi)
 
 
 def update(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Overlaps:

@@ -44,7 +44,12 @@ class Solution:
     iterations: int
     converged: bool
     error: float  # largest change of M, q and Q on a second, coarser grid
-    rivals: tuple["Candidate", ...] = ()  # other saddle points met on the way
+    rivals: tuple[Candidate, ...] = ()  # other saddle points met on the way
+
+    @property
+    def candidate(self) -> Candidate:
+        """The saddle point without its observables."""
+        return Candidate(self.overlaps, self.free_energy, self.label_stiffness)
 
     @property
     def M(self) -> float:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from fermibose.errors import InputError
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, History, iterate
 from fermibose.theory.problem import Problem
@@ -15,6 +17,8 @@ from fermibose.theory.stability import at_eigenvalue
 _COARSE = 2.2  # coarseness of the grid of the first iterations
 _SECOND = 1.5  # coarseness of the grid that estimates the numerical error
 _ROUGH = 1e-4  # residual at which the fine grid takes over
+_NEAR = 12  # iterations in which a neighbour's solution must lead to this one
+_CLOSE_RACE = -0.05  # label stiffness above which a state of M = 0 may become stable next door
 
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
 _Manner = tuple[float, float, int]
@@ -49,12 +53,13 @@ def solve(
     """
     if not isinstance(problem, Problem):
         raise InputError(f"solve needs a fermibose.theory.Problem, got {problem!r}")
-    if start is None:
-        starts = [aligned(problem), mixed(problem)]
-    elif isinstance(start, Solution):
-        starts = [start.overlaps, *(rival.overlaps for rival in start.rivals)]
+    if isinstance(start, Solution):
+        near = _follow(problem, start, tol=tol)
+        if near is not None:
+            return near
+        starts = [start.overlaps, *(rival.overlaps for rival in start.rivals), mixed(problem)]
     else:
-        starts = [start, mixed(problem)]
+        starts = [aligned(problem) if start is None else start, mixed(problem)]
     return refine(problem, _explore(problem, starts), tol=tol)
 
 
@@ -63,17 +68,25 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, S
 
     Compare their ``free_energy``; ``solve`` returns the lower one.
     """
-    flat = _settle(problem, mixed(problem))
-    if isinstance(flat, FixedPoint):
-        raise _failure(problem, [flat])
-    disordered = refine(problem, [flat], tol=tol)
-    kicks = [(_kicked(disordered.overlaps, size), _MANNERS[2:]) for size in (0.3, 0.05)]
+    flat = disordered(problem, tol=tol)
+    kicks = [(_kicked(flat.overlaps, size), _MANNERS[2:]) for size in (0.3, 0.05)]
     starts = [(aligned(problem), _MANNERS), *kicks, (_far(problem), _MANNERS)]
     for begin, manners in starts:
         found = _settle(problem, begin, manners=manners, tol=_ROUGH / 100)
         if isinstance(found, _Found) and found.candidate.ordered:
-            return disordered, refine(problem, [found], tol=tol)
-    return disordered, None
+            return flat, refine(problem, [found], tol=tol)
+    return flat, None
+
+
+def disordered(
+    problem: Problem, start: Solution | None = None, *, tol: float | None = None
+) -> Solution:
+    """The solution with M = 0, whether or not it is stable."""
+    begin = mixed(problem) if start is None else replace(start.overlaps, M=0.0)
+    flat = _settle(problem, begin)
+    if isinstance(flat, FixedPoint):
+        raise _failure(problem, [flat])
+    return refine(problem, [flat], tol=tol)
 
 
 def aligned(problem: Problem) -> Overlaps:
@@ -116,6 +129,39 @@ def _explore(problem: Problem, starts: Sequence[Overlaps]) -> list[_Found]:
     return sorted(found, key=lambda f: (not f.candidate.locally_stable, f.candidate.free_energy))
 
 
+def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
+    """The solution next to one of a neighbouring problem, if it is near and nothing rivals it."""
+    if any(rival.label_stiffness > _CLOSE_RACE for rival in start.rivals):
+        return None
+    found = _Found(start.candidate, 0, _probe(problem, start))
+    try:
+        near = refine(problem, [found], tol=tol, max_iterations=_NEAR)
+    except ConvergenceError:
+        return None
+    if near.candidate.ordered != start.candidate.ordered or not near.candidate.locally_stable:
+        return None
+    return replace(near, rivals=start.rivals)
+
+
+def _differ(problem: Problem, a: _Found, b: _Found) -> bool:
+    """Whether two finds are two saddle points, up to M → −M and the coarse grid's precision."""
+    one, other = (replace(f.candidate.overlaps, M=abs(f.candidate.overlaps.M)) for f in (a, b))
+    return distance(problem, one, other) > 100 * _ROUGH
+
+
+def _probe(problem: Problem, start: Solution) -> History:
+    """The Jacobian of the equations at a start, by differences on the coarse grid."""
+    saddle, history = SaddlePoint(problem, coarseness=_COARSE), History(depth=5)
+    x = to_vector(start.overlaps)
+    there = saddle(x)[0]
+    for i in range(0 if start.candidate.ordered else 1, x.size):
+        move = np.zeros_like(x)
+        move[i] = 1e-3
+        history.moves.append(move)
+        history.effects.append(saddle(x + move)[0] - there - move)
+    return history
+
+
 def _settle(
     problem: Problem,
     start: Overlaps,
@@ -146,7 +192,9 @@ def _settle(
     return point
 
 
-def refine(problem: Problem, found: Sequence[_Found], *, tol: float | None) -> Solution:
+def refine(
+    problem: Problem, found: Sequence[_Found], *, tol: float | None, max_iterations: int = 100
+) -> Solution:
     """Finish the first of the saddle points found on the fine grid, and measure what it predicts."""
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
     if not (0 < tol < 1):
@@ -154,17 +202,17 @@ def refine(problem: Problem, found: Sequence[_Found], *, tol: float | None) -> S
     chosen = found[0]
     overlaps, history = chosen.candidate.overlaps, chosen.history
     if not chosen.candidate.ordered:  # M = 0 is exact, and stays so
-        overlaps, history = replace(overlaps, M=0.0), History()
-    saddle = SaddlePoint(problem)
-    point = iterate(saddle, to_vector(overlaps), tol=tol, max_iterations=100, history=history)
-    if not point.converged:
+        overlaps, history = replace(overlaps, M=0.0), history.without(0)
+    saddle, history = SaddlePoint(problem), history.elsewhere()
+    x = to_vector(overlaps)
+    point = iterate(saddle, x, tol=tol, max_iterations=max_iterations, history=history)
+    if not point.converged and max_iterations > _NEAR:
         again = iterate(saddle, point.x, tol=tol, max_iterations=300, settle=1e3 * tol)
         point = replace(again, iterations=point.iterations + again.iterations)
-    solution = _measure(problem, saddle, point, history)
     solution = replace(
-        solution,
+        _measure(problem, saddle, point, history),
         iterations=chosen.iterations + point.iterations,
-        rivals=tuple(f.candidate for f in found[1:]),
+        rivals=tuple(f.candidate for f in found[1:] if _differ(problem, f, chosen)),
     )
     if not point.converged:
         raise ConvergenceError(
@@ -179,25 +227,33 @@ def _measure(
     problem: Problem, saddle: SaddlePoint, point: FixedPoint, history: History
 ) -> Solution:
     """Everything a solution carries, at the end of an iteration."""
-    overlaps = to_overlaps(point.x)
-    overlaps = replace(overlaps, M=abs(overlaps.M))
+    x = point.x.copy()
+    x[0] = abs(x[0])  # M → −M is an exact symmetry
+    overlaps = to_overlaps(x)
     average, conjugate = saddle.evaluate(overlaps)
+    response, measure = saddle.response(overlaps), saddle.measure(overlaps)
     second = iterate(
-        SaddlePoint(problem, coarseness=_SECOND), point.x, tol=1e-9, max_iterations=12, history=history
+        SaddlePoint(problem, coarseness=_SECOND),
+        x,
+        tol=1e-7,
+        max_iterations=12,
+        history=history.elsewhere(),
     )
     return Solution(
         problem=problem,
         overlaps=overlaps,
         conjugates=conjugate,
         free_energy=free_energy(problem, overlaps, average),
-        training_energy=saddle.training_energy(overlaps),
+        training_energy=measure.mean(response.energy),
         mean_field_energy=average.F,
-        at_eigenvalue=at_eigenvalue(saddle, overlaps, average),
+        at_eigenvalue=at_eigenvalue(
+            problem, overlaps, measure=measure, average=average, response=response
+        ),
         label_stiffness=label_stiffness(problem, overlaps, average),
         residual=point.residual,
         iterations=point.iterations,
         converged=point.converged,
-        error=distance(problem, to_overlaps(second.x), to_overlaps(point.x)),
+        error=max(distance(problem, to_overlaps(second.x), overlaps), second.residual),
     )
 
 

@@ -7,23 +7,27 @@ energy tie. Near a jump ‖∇²F‖² grows like β² over a width of order 1/�
 infinite in the limit: with jumps, replica symmetry never holds at zero temperature.
 """
 
+from fermibose.theory.channel import Response
 from fermibose.theory.problem import Problem
-from fermibose.theory.replica import Averages, Overlaps, squared_norm
-from fermibose.theory.saddle import SaddlePoint
+from fermibose.theory.replica import Averages, Overlaps, PairMeasure, squared_norm
 
 _JUMP = 1e-2  # part of E tr∇²F that must be missing from the smooth part to call it a jump
 
 
-def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps, average: Averages) -> float:
-    """AT at a state that ``saddle`` has just evaluated."""
-    problem: Problem = saddle.problem
-    assert saddle.lattice is not None
-    measure = saddle.measure(overlaps)
-    curvature = saddle.lattice.channel.curvature(problem.delta**2 * overlaps.chi)
-    smooth = measure.mean(squared_norm(curvature))
+def at_eigenvalue(
+    problem: Problem,
+    overlaps: Overlaps,
+    *,
+    measure: PairMeasure,
+    average: Averages,
+    response: Response,
+) -> float:
+    """AT of a state, from the channel's averages and response there."""
     if problem.zero_temperature:
+        # E[v·∇F] counts the jumps of ∇F, the curvature away from them does not.
         whole = average.slope / measure.width
-        missing = measure.mean(curvature.rr + curvature.tt) - whole
-        if abs(missing) > _JUMP * measure.mean(abs(curvature.rr) + abs(curvature.tt)):
+        missing = measure.mean(response.rr + response.tt) - whole
+        if abs(missing) > _JUMP * measure.mean(abs(response.rr) + abs(response.tt)):
             return float("inf")
+    smooth = measure.mean(squared_norm(response))
     return problem.alpha * problem.delta**4 * overlaps.chi**2 * smooth

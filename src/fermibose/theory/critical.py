@@ -1,0 +1,62 @@
+"""Where phases end: the onset of order along any parameter, and the line where replica symmetry ends."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from scipy.optimize import brentq
+
+from fermibose.errors import InputError
+from fermibose.theory.problem import Problem
+from fermibose.theory.solution import Solution
+from fermibose.theory.solver import disordered, solve
+from fermibose.theory.trace import check_parameter
+
+Kind = Literal["order", "at"]
+
+
+def critical_point(
+    problem: Problem,
+    parameter: str,
+    *,
+    between: tuple[float, float],
+    kind: Kind = "order",
+    tol: float = 1e-5,
+) -> float:
+    """The value of ``parameter`` in the interval ``between`` at which a phase ends, to ``tol``.
+
+    ``order``: the solution with M = 0 starts to grow a magnetisation, 1 + χαm² E[y·∇²F y] = 0: the
+    continuous transition to M > 0 (α_c, Δ_c, ρ_c). ``at``: the de Almeida-Thouless eigenvalue of the
+    solution of lowest free energy is 1.
+    """
+    check_parameter(parameter)
+    if kind not in ("order", "at"):
+        raise InputError(f"kind must be 'order' or 'at', got {kind!r}")
+    margin = _order_margin if kind == "order" else _at_margin
+    last: list[Solution] = []
+
+    def at(value: float) -> float:
+        gap, solution = margin(replace(problem, **{parameter: value}), last[-1] if last else None)
+        last[:] = [solution]
+        return gap
+
+    low, high = (at(value) for value in between)
+    if not low * high < 0:
+        raise InputError(
+            f"no transition of kind {kind!r} between {parameter} = {between[0]:g} and "
+            f"{between[1]:g}: the margin is {low:.3g} and {high:.3g} there; widen the interval"
+        )
+    return float(brentq(at, *between, xtol=tol))
+
+
+_Margin = Callable[[Problem, Solution | None], tuple[float, Solution]]
+
+
+def _order_margin(problem: Problem, start: Solution | None) -> tuple[float, Solution]:
+    solution = disordered(problem, start)
+    return solution.label_stiffness, solution
+
+
+def _at_margin(problem: Problem, start: Solution | None) -> tuple[float, Solution]:
+    solution = solve(problem, start)
+    return 1 - solution.at_eigenvalue, solution

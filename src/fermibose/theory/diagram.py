@@ -1,0 +1,104 @@
+"""Phase diagrams: the solution on a grid of two parameters, one row a task, on every core."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import joblib
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fermibose.errors import InputError
+from fermibose.plotting import figure
+from fermibose.theory.fixed_point import ConvergenceError
+from fermibose.theory.problem import Array, Problem
+from fermibose.theory.solution import Solution
+from fermibose.theory.trace import COLUMNS, along, attempt, spread, write_csv
+
+SYMBOLS = {
+    "alpha": "α",
+    "delta": "Δ",
+    "beta": "β",
+    "d_f": "$d_F$",
+    "weight_decay": "$λ_w$",
+    "m": "m",
+    "rho": "ρ",
+    "softness": "a",
+}  # how axes are labelled
+
+
+@dataclass(frozen=True)
+class PhaseDiagram:
+    """Solutions on a grid; a point that did not converge is None and named in ``failures``."""
+
+    x: str
+    y: str
+    x_values: Array  # (columns,)
+    y_values: Array  # (rows,)
+    solutions: tuple[tuple[Solution | None, ...], ...]  # rows of columns
+    failures: tuple[str, ...]
+
+    def map(self, name: str) -> Array:
+        """One quantity as an array (rows, columns), NaN where there is no solution."""
+        return np.array(
+            [[np.nan if s is None else float(getattr(s, name)) for s in row] for row in self.solutions]
+        )
+
+    def save_csv(self, path: str | Path) -> None:
+        """One row a point: both parameters and every quantity of a solution."""
+        x, y = np.meshgrid(self.x_values, self.y_values)
+        grid = {self.x: x.ravel(), self.y: y.ravel()}
+        write_csv(path, grid | {name: self.map(name).ravel() for name in COLUMNS})
+
+    def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
+        """A map of one quantity with the line M = 0 and the line where replica symmetry ends."""
+        with figure(path, size=(5.6, 4.2)) as (fig, ax):
+            colours = ax.pcolormesh(
+                self.x_values, self.y_values, self.map(quantity), shading="nearest", cmap="viridis"
+            )
+            fig.colorbar(colours, label=quantity.replace("_", " "))
+            at = np.minimum(self.map("at_eigenvalue"), 1e6)
+            ordered = self.map("M") / np.sqrt(self.map("q"))
+            _contour(ax, self, np.log(np.maximum(at, 1e-12)), 0.0, "AT = 1", "white", "--")
+            _contour(ax, self, ordered, 0.02, "M = 0", "#E69F00", "-")
+            ax.set(xlabel=SYMBOLS[self.x], ylabel=SYMBOLS[self.y])
+            ax.grid(False)
+
+
+def phase_diagram(
+    problem: Problem,
+    x: str,
+    x_values: ArrayLike,
+    y: str,
+    y_values: ArrayLike,
+    *,
+    tol: float | None = None,
+    workers: int | None = None,
+    show: bool | None = None,
+) -> PhaseDiagram:
+    """Solve the problem on the grid x_values × y_values of two of its parameters.
+
+    Every point is solved afresh, so that each is the solution of lowest free energy, not the
+    continuation of a neighbour. Rows are shared by ``workers`` processes (default: one a core).
+    """
+    if x == y:
+        raise InputError(f"x and y must be two different parameters, got {x!r} twice")
+    rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
+    workers = joblib.cpu_count() if workers is None else workers
+    points = spread(
+        lambda row: [attempt(point, tol=tol) for point in row], rows, workers=workers, show=show, text="phase diagram"
+    )
+    return PhaseDiagram(
+        x,
+        y,
+        np.asarray(x_values, dtype=float),
+        np.asarray(y_values, dtype=float),
+        tuple(tuple(None if isinstance(p, ConvergenceError) else p for p in row) for row in points),
+        tuple(str(p) for row in points for p in row if isinstance(p, ConvergenceError)),
+    )
+
+
+def _contour(
+    ax: object, diagram: PhaseDiagram, values: Array, level: float, name: str, colour: str, style: str
+) -> None:
+    """A labelled contour, if the map crosses it."""
