@@ -19,7 +19,7 @@ _HOME = {
     "FermiBoseTransformer": "fermibose.estimator",
     "FermiBoseNet": "fermibose.machine.network",
 }
-_ROOMS = {"data", "machine"}
+_ROOMS = {"data", "machine", "theory"}
 
 __all__ = [
     "FermiBoseClassifier",

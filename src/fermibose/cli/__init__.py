@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fermibose.cli.theory import theory
 from fermibose.errors import FermiboseError
 
 app = typer.Typer(
@@ -16,6 +17,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+
+app.command()(theory)
 
 
 @app.command()

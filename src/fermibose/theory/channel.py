@@ -4,9 +4,9 @@ With ω the mean and c/β the variance of the two pre-activations of a pair,
 
 .. math:: F(ω) = -\tfrac1β \ln Z(ω), \qquad Z(ω) = \int dz\, N(z; ω, (c/β)\,1)\, e^{-βH(z)},
 
-so that ln Z = −βF, f = ∇ln Z = −β∇F and Hess = ∇²ln Z = −β∇²F. Written for F, the limit β → ∞ is the
-Moreau envelope F = min_z {|z−ω|²/2c + H(z)} of :mod:`fermibose.theory.moreau`, which offers the same
-methods. Z is a separable Gaussian convolution of a table of e^{−βH}: products of matrices.
+so that ln Z = −βF, f = ∇ln Z = −β∇F and Hess = ∇²ln Z = −β∇²F. Written for F, the limit β → ∞ is
+the Moreau envelope F = min_z {|z−ω|²/2c + H(z)} of :mod:`fermibose.theory.moreau`, which offers the
+same methods. Z is a separable Gaussian convolution of a table of e^{−βH}: products of matrices.
 """
 
 import math
@@ -80,8 +80,12 @@ def _gaussian(distance: Array, s: float, scale: Array, order: int) -> list[Array
     """A Gaussian of width s and its first derivatives with respect to its mean."""
     d = distance / s
     g = np.exp(d**2 / -2) * scale
-    derivatives = (lambda: g, lambda: g * d / s, lambda: g * (d**2 - 1) / s**2)
-    return [derivative() for derivative in derivatives[: order + 1]]
+    kernels = [g]
+    if order > 0:
+        kernels.append(g * d / s)
+    if order > 1:
+        kernels.append(g * (d**2 - 1) / s**2)
+    return kernels
 
 
 class GaussianChannel:
@@ -91,7 +95,9 @@ class GaussianChannel:
     be the table of another channel: that is one step of replica symmetry breaking.
     """
 
-    def __init__(self, table: Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]):
+    def __init__(
+        self, table: Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]
+    ) -> None:
         self.beta = beta
         self._at, self._on = at, on
         self._H = table
@@ -140,4 +146,3 @@ class GaussianChannel:
             for x, z in zip(self._at, self._on, strict=True)
         )
         return r, t
-

@@ -1,16 +1,15 @@
-"""Where phases end: the onset of order along any parameter, and the line where replica symmetry ends."""
+"""Where phases end: the onset of order along any parameter, and of broken replica symmetry."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal
 
 from scipy.optimize import brentq
 
 from fermibose.errors import InputError
+from fermibose.theory.curves import at_value, check_parameter
 from fermibose.theory.problem import Problem
 from fermibose.theory.solution import Solution
 from fermibose.theory.solver import disordered, solve
-from fermibose.theory.trace import check_parameter
 
 Kind = Literal["order", "at"]
 
@@ -26,8 +25,8 @@ def critical_point(
     """The value of ``parameter`` in the interval ``between`` at which a phase ends, to ``tol``.
 
     ``order``: the solution with M = 0 starts to grow a magnetisation, 1 + χαm² E[y·∇²F y] = 0: the
-    continuous transition to M > 0 (α_c, Δ_c, ρ_c). ``at``: the de Almeida-Thouless eigenvalue of the
-    solution of lowest free energy is 1.
+    continuous transition to M > 0 (α_c, Δ_c, ρ_c). ``at``: the de Almeida-Thouless eigenvalue of
+    the solution of lowest free energy is 1.
     """
     check_parameter(parameter)
     if kind not in ("order", "at"):
@@ -36,7 +35,7 @@ def critical_point(
     last: list[Solution] = []
 
     def at(value: float) -> float:
-        gap, solution = margin(replace(problem, **{parameter: value}), last[-1] if last else None)
+        gap, solution = margin(at_value(problem, parameter, value), last[-1] if last else None)
         last[:] = [solution]
         return gap
 

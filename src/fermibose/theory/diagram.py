@@ -1,6 +1,5 @@
 """Phase diagrams: the solution on a grid of two parameters, one row a task, on every core."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,21 +9,10 @@ from numpy.typing import ArrayLike
 
 from fermibose.errors import InputError
 from fermibose.plotting import figure
+from fermibose.theory.curves import COLUMNS, SYMBOLS, along, attempt, spread, write_csv
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Solution
-from fermibose.theory.trace import COLUMNS, along, attempt, spread, write_csv
-
-SYMBOLS = {
-    "alpha": "α",
-    "delta": "Δ",
-    "beta": "β",
-    "d_f": "$d_F$",
-    "weight_decay": "$λ_w$",
-    "m": "m",
-    "rho": "ρ",
-    "softness": "a",
-}  # how axes are labelled
 
 
 @dataclass(frozen=True)
@@ -40,9 +28,8 @@ class PhaseDiagram:
 
     def map(self, name: str) -> Array:
         """One quantity as an array (rows, columns), NaN where there is no solution."""
-        return np.array(
-            [[np.nan if s is None else float(getattr(s, name)) for s in row] for row in self.solutions]
-        )
+        rows = [[getattr(s, name, np.nan) for s in row] for row in self.solutions]
+        return np.array(rows, dtype=float)
 
     def save_csv(self, path: str | Path) -> None:
         """One row a point: both parameters and every quantity of a solution."""
@@ -51,18 +38,25 @@ class PhaseDiagram:
         write_csv(path, grid | {name: self.map(name).ravel() for name in COLUMNS})
 
     def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
-        """A map of one quantity with the line M = 0 and the line where replica symmetry ends."""
-        with figure(path, size=(5.6, 4.2)) as (fig, ax):
+        """A map of one quantity, with the lines where order and where replica symmetry end."""
+        with figure(path, size=(5.6, 4.0)) as (fig, ax):
             colours = ax.pcolormesh(
                 self.x_values, self.y_values, self.map(quantity), shading="nearest", cmap="viridis"
             )
             fig.colorbar(colours, label=quantity.replace("_", " "))
-            at = np.minimum(self.map("at_eigenvalue"), 1e6)
-            ordered = self.map("M") / np.sqrt(self.map("q"))
-            _contour(ax, self, np.log(np.maximum(at, 1e-12)), 0.0, "AT = 1", "white", "--")
-            _contour(ax, self, ordered, 0.02, "M = 0", "#E69F00", "-")
+            # The stiffness vanishes on both sides of the transition.
+            stiffness = np.abs(self.map("label_stiffness"))
+            order = np.where(self.map("M") > 0, stiffness, -stiffness)
+            at = np.log(np.clip(self.map("at_eigenvalue"), 1e-9, 1e9))
+            for values, name, style in ((order, "M = 0", "-"), (at, "AT = 1", "--")):
+                if np.nanmin(values) < 0 < np.nanmax(values):
+                    axes = (self.x_values, self.y_values)
+                    ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
+                    ax.plot([], [], color="grey", linestyle=style, label=name)
             ax.set(xlabel=SYMBOLS[self.x], ylabel=SYMBOLS[self.y])
             ax.grid(False)
+            if ax.get_legend_handles_labels()[0]:
+                fig.legend(loc="outside upper center", ncols=2)
 
 
 def phase_diagram(
@@ -86,7 +80,11 @@ def phase_diagram(
     rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
     workers = joblib.cpu_count() if workers is None else workers
     points = spread(
-        lambda row: [attempt(point, tol=tol) for point in row], rows, workers=workers, show=show, text="phase diagram"
+        lambda row: [attempt(point, tol=tol) for point in row],
+        rows,
+        workers=workers,
+        show=show,
+        text="phase diagram",
     )
     return PhaseDiagram(
         x,
@@ -96,9 +94,3 @@ def phase_diagram(
         tuple(tuple(None if isinstance(p, ConvergenceError) else p for p in row) for row in points),
         tuple(str(p) for row in points for p in row if isinstance(p, ConvergenceError)),
     )
-
-
-def _contour(
-    ax: object, diagram: PhaseDiagram, values: Array, level: float, name: str, colour: str, style: str
-) -> None:
-    """A labelled contour, if the map crosses it."""

@@ -88,8 +88,8 @@ def iterate(
 ) -> FixedPoint:
     """Iterate x → g(x) until the residual is at most tol.
 
-    While the residual is above ``settle`` the steps are plain and shortened by ``damping``; below it
-    Anderson acceleration proposes them. A move longer than ``largest_move`` in any coordinate is
+    While the residual is above ``settle`` the steps are plain and shortened by ``damping``; below
+    it Anderson acceleration proposes them. A move longer than ``largest_move`` in any coordinate is
     shortened. An acceleration that makes the residual ten times its best goes back there and takes
     damped steps for a while; one that stops improving ends the iteration, not converged.
     A history passed in is used and extended.

@@ -1,8 +1,8 @@
 """Where the channel is evaluated: axes of nodes and weights in the rotated pair plane.
 
-The pair plane is turned by 45°: r = (ω₁ − ω₂)/√2, t = (ω₁ + ω₂)/√2. A Gaussian of equal widths stays
-separable, exchanging the two members of a pair is r → −r, and the ridge of the fermion energy
-(D = 0, where forces change over a width of order s²) lies at r = 0, so one axis can be graded there.
+The pair plane is turned by 45°: r = (ω₁ − ω₂)/√2, t = (ω₁ + ω₂)/√2. A Gaussian of equal widths
+stays separable, exchanging the two members of a pair is r → −r, and the ridge of the fermion energy
+(D = 0, where forces change over a width of order s²) lies at r = 0, where one axis can be graded.
 """
 
 import math

@@ -80,7 +80,7 @@ def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float
     """
     if problem.zero_temperature:
         return min(0.05, width / 5), 0.05, 0.08
-    ridge = min(0.05, max(0.03, 0.28 / math.sqrt(problem.beta)))
+    ridge = min(0.05, max(0.03, 0.25 / math.sqrt(problem.beta)))
     corner = max(0.012, math.sqrt(problem.softness) / 2.5)
     apart = min(1.0, max(0.0, mean / width - 1))
     smooth = max(0.04 + 0.025 * apart, min(s**2 / 12, s / 5))

@@ -3,9 +3,9 @@ r"""The channel at zero temperature: the Moreau envelope of the pair energy and 
 .. math:: F(ω) = \min_z \{|z-ω|^2/2c + H(z)\}, \qquad ∇F = (ω - z^*)/c, \qquad
           ∇^2F = H''(1 + cH'')^{-1}
 
-H is not convex: the minimum z*(ω) is found among all of them on a table (the minimum over a square is
-taken one axis at a time), then polished by Newton's method. Where two minima tie, z* jumps and ∇F with
-it; ``share`` gives the two nodes beside a jump their part of the cell between them.
+H is not convex: the minimum z*(ω) is found among all of them on a table (the minimum over a square
+is taken one axis at a time), then polished by Newton's method. Where two minima tie, z* jumps and
+∇F with it; ``share`` gives the two nodes beside a jump their part of the cell between them.
 """
 
 from dataclasses import dataclass
@@ -36,9 +36,7 @@ class _Derivatives:
 class MoreauChannel:
     """F, ∇F, ∇²F at zero temperature on the nodes r × t, from a table of H on z × z'."""
 
-    def __init__(
-        self, problem: Problem, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]
-    ) -> None:
+    def __init__(self, problem: Problem, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]) -> None:
         self._problem = problem
         self._axes = (*at, *on)
         self._H = pair_table(problem, *on)

@@ -4,8 +4,8 @@ A new pattern of class y has pre-activation z = y m M + Δ√q u with u ~ N(0, 1
 
 .. math:: \mathrm{acc} = Φ(κ/Δ), \qquad \mathrm{acc}(ε) = Φ((κ-ε)/Δ)
 
-for an ℓ₂ attack of strength ε (in units of the input scale): the best attack on w·x moves it by −yε√q,
-whatever the monotonic activation.
+for an ℓ₂ attack of strength ε (scaled so that it moves w·x by an amount of order one): the gradient
+of the loss is along w, and the attack moves z by −yε√q whatever the increasing activation.
 """
 
 import math

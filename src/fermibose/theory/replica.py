@@ -1,4 +1,4 @@
-r"""Replica-symmetric equations: overlaps → averages over the channel → overlaps, and the free energy.
+r"""Replica-symmetric equations: overlaps, averages over the channel, conjugates, free energy.
 
 One form serves every temperature. With χ = β(q − Q), c = Δ²χ and ω = y m M + Δ√Q v,
 

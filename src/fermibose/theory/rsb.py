@@ -1,7 +1,8 @@
 r"""One step of replica symmetry breaking, for where the replica-symmetric solution is unstable.
 
 States cluster: overlap q₁ inside a cluster, q₀ between clusters, Parisi parameter x. The field of a
-cluster, ω = y m M + Δ√q₀ v, feels the pair through a second channel whose energy is the first one's F:
+cluster, ω = y m M + Δ√q₀ v, feels the pair through a second channel, whose energy is the F of the
+first:
 
 .. math:: F_1(ω) = -\tfrac{1}{βx} \ln E_u\, e^{-βx F(ω + Δ\sqrt{q_1-q_0}\,u)}
 
@@ -34,6 +35,7 @@ from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import Averages, Overlaps, PairMeasure, averages, conjugates
 from fermibose.theory.solution import Solution
 from fermibose.theory.solver import solve
+from fermibose.theory.threads import one_thread
 
 _SEARCH = (0.05, 0.95)  # where the Parisi parameter is looked for
 
@@ -99,6 +101,7 @@ class BrokenSolution:
         return observables.generalization_loss(self.problem, self.M, self.q)
 
 
+@one_thread
 def solve_broken(problem: Problem, *, tol: float = 1e-8) -> BrokenSolution:
     """Solve with one step of replica symmetry breaking, the Parisi parameter optimised.
 

@@ -39,7 +39,7 @@ def distance(problem: Problem, a: Overlaps, b: Overlaps) -> float:
 
 
 class SaddlePoint:
-    """One iteration of the saddle-point equations; the lattice is frozen while it covers the state."""
+    """One iteration of the saddle-point equations; the lattice stays while it covers the state."""
 
     def __init__(self, problem: Problem, *, coarseness: float = 1.0) -> None:
         self.problem = problem
@@ -79,9 +79,7 @@ class SaddlePoint:
     def measure(self, overlaps: Overlaps) -> PairMeasure:
         """The law of the field on the present lattice."""
         assert self.lattice is not None
-        return PairMeasure(
-            self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=overlaps.Q
-        )
+        return PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=overlaps.Q)
 
     def response(self, overlaps: Overlaps) -> Response:
         """∇²F and ⟨H⟩ on the lattice of the last evaluation."""

@@ -13,6 +13,7 @@ from fermibose.theory.replica import Overlaps, free_energy
 from fermibose.theory.saddle import SaddlePoint, distance, label_stiffness, to_overlaps, to_vector
 from fermibose.theory.solution import Candidate, Solution
 from fermibose.theory.stability import at_eigenvalue
+from fermibose.theory.threads import one_thread
 
 _COARSE = 2.2  # coarseness of the grid of the first iterations
 _SECOND = 1.5  # coarseness of the grid that estimates the numerical error
@@ -39,15 +40,17 @@ class _Found:
     history: History
 
 
+@one_thread
 def solve(
     problem: Problem, start: Solution | Overlaps | None = None, *, tol: float | None = None
 ) -> Solution:
     """The replica-symmetric solution of lowest free energy among those found, with M >= 0.
 
-    Two starts are iterated on a coarse grid, one that tells the clusters apart (or ``start``) and one
-    that does not; a state of M = 0 that is unstable against M > 0 is left. The best goes to the fine
-    grid until the undamped change of M, q and Q is at most ``tol`` (1e-10; 1e-8 at zero temperature,
-    where the jumps of the force limit what a grid can resolve).
+    Two starts are iterated on a coarse grid, one that tells the clusters apart (or ``start``) and
+    one that does not; a state of M = 0 that is unstable against M > 0 is left. The best goes to the
+    fine grid until the undamped change of M, q and Q is at most ``tol`` (1e-10; 1e-8 at zero
+    temperature, where the jumps of the force limit what a grid can resolve). From the solution of a
+    neighbouring problem as ``start``, its branch is followed while it is stable and unrivalled.
 
     Raises ConvergenceError, with the last state in ``.state``, if that is not reached.
     """
@@ -63,6 +66,7 @@ def solve(
     return refine(problem, _explore(problem, starts), tol=tol)
 
 
+@one_thread
 def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, Solution | None]:
     """The solution with M = 0 and, where there is one, the solution with M > 0.
 
@@ -78,6 +82,7 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, S
     return flat, None
 
 
+@one_thread
 def disordered(
     problem: Problem, start: Solution | None = None, *, tol: float | None = None
 ) -> Solution:
@@ -169,7 +174,7 @@ def _settle(
     manners: Sequence[_Manner] = _MANNERS,
     tol: float = _ROUGH,
 ) -> _Found | FixedPoint:
-    """Find a saddle point near a start on the coarse grid; the failed iteration if there is none."""
+    """A saddle point near a start on the coarse grid; the failed iteration if there is none."""
     count = 0
     for settle, damping, most in manners:
         saddle, history = SaddlePoint(problem, coarseness=_COARSE), History()
@@ -195,7 +200,7 @@ def _settle(
 def refine(
     problem: Problem, found: Sequence[_Found], *, tol: float | None, max_iterations: int = 100
 ) -> Solution:
-    """Finish the first of the saddle points found on the fine grid, and measure what it predicts."""
+    """Finish the first of the saddle points found on the fine grid, and measure it."""
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
     if not (0 < tol < 1):
         raise InputError(f"tol must be between 0 and 1, got {tol!r}")

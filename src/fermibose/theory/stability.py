@@ -2,9 +2,9 @@ r"""Does replica symmetry hold? The de Almeida-Thouless eigenvalue.
 
 .. math:: \mathrm{AT} = αΔ^4χ^2\, E\|∇^2F\|^2 = αΔ^4 (q-Q)^2\, E\|\mathrm{Hess}\|^2
 
-Replica symmetry is stable where AT < 1. At zero temperature ∇F jumps wherever two minima of the pair
-energy tie. Near a jump ‖∇²F‖² grows like β² over a width of order 1/β, so AT grows like β and is
-infinite in the limit: with jumps, replica symmetry never holds at zero temperature.
+Replica symmetry is stable where AT < 1. At zero temperature ∇F jumps wherever two minima of the
+pair energy tie. Near a jump ‖∇²F‖² grows like β² over a width of order 1/β, so AT grows like β and
+is infinite in the limit: with jumps, replica symmetry never holds at zero temperature.
 """
 
 from fermibose.theory.channel import Response

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fermibose.errors import InputError
+from fermibose.plotting import COLOURS, figure
 from fermibose.progress import progress_bar
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
@@ -23,8 +24,17 @@ COLUMNS = (
     "boson_distance", "adversarial_area", "training_energy", "at_eigenvalue", "rs_stable",
     "residual", "iterations", "error",
 )  # fmt: skip
+SYMBOLS = {
+    "alpha": "α",
+    "delta": "Δ",
+    "beta": "β",
+    "d_f": "$d_F$",
+    "weight_decay": "$λ_w$",
+    "m": "m",
+    "rho": "ρ",
+    "softness": "a",
+}  # how axes are labelled
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
-_PARAMETERS = [f.name for f in fields(Problem) if f.name not in ("activation", "hinge")]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -55,6 +65,29 @@ class Curve(Sequence[Solution]):
     def save_csv(self, path: str | Path) -> None:
         """Write the parameter and every quantity in COLUMNS, one row a point."""
         write_csv(path, {self.parameter: self.values} | {n: self.column(n) for n in COLUMNS})
+
+    def draw(
+        self, path: str | Path, *, quantities: Sequence[str] = ("generalization_loss", "accuracy")
+    ) -> None:
+        """One panel a quantity; the line is dotted where replica symmetry is unstable."""
+        with figure(path, columns=len(quantities), size=(4.4 * len(quantities), 3.4)) as (_, axes):
+            for ax, name in zip(np.atleast_1d(axes).ravel(), quantities, strict=True):
+                draw_line(ax, self, name)
+                ax.set(xlabel=SYMBOLS[self.parameter], ylabel=name.replace("_", " "))
+                if ax.get_legend_handles_labels()[0]:
+                    ax.legend()
+
+
+def draw_line(ax: Any, curve: Curve, quantity: str, **look: Any) -> None:
+    """A quantity along a curve: full where replica symmetry is stable, dotted where it is not."""
+    values = curve.column(quantity)
+    stable = curve.column("rs_stable") > 0
+    joined = stable | np.roll(stable, 1) & (np.arange(len(curve)) > 0)
+    look = {"color": COLOURS["theory"]} | look
+    ax.plot(curve.values, np.where(joined, values, np.nan), **look)
+    if not stable.all():
+        label = "replica symmetry unstable"
+        ax.plot(curve.values, np.where(stable, np.nan, values), **look, ls=":", label=label)
 
 
 def trace(
@@ -89,19 +122,25 @@ def along(problem: Problem, parameter: str, values: ArrayLike) -> list[Problem]:
     array = np.atleast_1d(np.asarray(values, dtype=float))
     if array.ndim != 1 or not array.size:
         raise InputError(f"values of {parameter} must be a non-empty list of numbers")
-    return [replace(problem, **{parameter: float(v)}) for v in array]
+    return [at_value(problem, parameter, float(v)) for v in array]
+
+
+def at_value(problem: Problem, parameter: str, value: float) -> Problem:
+    """The problem with one parameter changed."""
+    change: dict[str, Any] = {parameter: value}
+    return replace(problem, **change)
 
 
 def check_parameter(parameter: str) -> None:
     """Refuse a name that is not a number in Problem."""
-    if parameter not in _PARAMETERS:
-        raise InputError(f"{parameter!r} is not a parameter: use one of {', '.join(_PARAMETERS)}")
+    if parameter not in SYMBOLS:
+        raise InputError(f"{parameter!r} is not a parameter: use one of {', '.join(SYMBOLS)}")
 
 
 def continue_along(
     problems: Sequence[Problem], *, tol: float | None = None
 ) -> list[Solution | ConvergenceError]:
-    """Solve problems one from another; a failed point is returned as its error and seeds nothing."""
+    """Solve problems one from another; a failed point is returned as an error and seeds nothing."""
     points: list[Solution | ConvergenceError] = []
     for problem in problems:
         known = [p for p in points[-3:] if isinstance(p, Solution)]
@@ -139,7 +178,7 @@ def spread(
     show: bool | None,
     text: str = "solving",
 ) -> list[list[Result]]:
-    """work(task) for every task, in order, over processes of one thread each, with a progress bar."""
+    """work(task) for every task, in order, over ``workers`` processes, with a progress bar."""
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers!r}")
     results: list[list[Result]] = []
