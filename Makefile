@@ -25,6 +25,7 @@ lint: install
 
 bench: install
 	$(BIN)/python benchmarks/machine.py check
+	$(BIN)/python benchmarks/theory.py check
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -82,12 +82,14 @@ def draw_line(ax: Any, curve: Curve, quantity: str, **look: Any) -> None:
     """A quantity along a curve: full where replica symmetry is stable, dotted where it is not."""
     values = curve.column(quantity)
     stable = curve.column("rs_stable") > 0
-    joined = stable | np.roll(stable, 1) & (np.arange(len(curve)) > 0)
+    dotted = ~stable
+    dotted[:-1] |= ~stable[1:]  # up to the neighbours, so that the line has no gap
+    dotted[1:] |= ~stable[:-1]
     look = {"color": COLOURS["theory"]} | look
-    ax.plot(curve.values, np.where(joined, values, np.nan), **look)
-    if not stable.all():
+    ax.plot(curve.values, np.where(stable, values, np.nan), **look)
+    if dotted.any():
         label = "replica symmetry unstable"
-        ax.plot(curve.values, np.where(stable, np.nan, values), **look, ls=":", label=label)
+        ax.plot(curve.values, np.where(dotted, values, np.nan), **look, ls=":", label=label)
 
 
 def trace(

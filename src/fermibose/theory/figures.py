@@ -23,9 +23,9 @@ def figure_2(
     """
     problem = Problem() if problem is None else problem
     values = {
-        "alpha": np.linspace(0.1, 5, points),
+        "alpha": np.linspace(0.3, 5**0.5, points) ** 2,  # closer where the curves are steep
         "delta": np.linspace(0.1, 1.5, points),
-        "d_f": np.linspace(0, 4, points),
+        "d_f": np.linspace(0, 2, points) ** 2,
     }
     curves = {name: trace(problem, name, v, show=show) for name, v in values.items()}
     if path is not None:
@@ -68,7 +68,7 @@ def figure_attack(
 ) -> Curve:
     """Inset of Fig. 5(c): accuracy under an ℓ₂ attack, and the area under it, against d_F."""
     problem = Problem() if problem is None else problem
-    curve = trace(problem, "d_f", np.linspace(0, 4, points), show=show)
+    curve = trace(problem, "d_f", np.linspace(0, 2, points) ** 2, show=show)
     if path is not None:
         with figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
             left, right = axes[0]

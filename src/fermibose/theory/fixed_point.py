@@ -107,7 +107,7 @@ def iterate(
             best_x, best_change, best, best_count = x, change, residual, count
         elif settled and count - best_count > _PATIENCE:
             break
-        elif settled and residual > 10 * best:
+        elif settled and not careful and residual > 10 * best:
             history.forget()
             x, change, careful = best_x, best_change, 4
         history.add(x, change)

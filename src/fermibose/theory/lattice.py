@@ -13,7 +13,7 @@ from fermibose.theory.replica import Overlaps
 
 _TAIL = 5.5  # widths of the field ω that the grid covers
 _REACH = 6.0  # thermal widths s that the table of H extends beyond that
-_FIELDS, _TABLE = 900, 1500  # most nodes along an axis of ω and of the table
+_FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 
 @dataclass(frozen=True)

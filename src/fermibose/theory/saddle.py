@@ -16,7 +16,7 @@ from fermibose.theory.replica import (
     conjugates,
 )
 
-_SMALLEST = 1e-7  # floor of √(Q − M²); below it a state counts as fully disordered, Q = M²
+_SMALLEST = 5e-6  # floor of √(Q − M²): narrower fields lose their forces to rounding
 
 
 def to_vector(overlaps: Overlaps) -> Array:
@@ -32,10 +32,10 @@ def to_overlaps(x: Array) -> Overlaps:
 
 
 def distance(problem: Problem, a: Overlaps, b: Overlaps) -> float:
-    """Largest difference in M, q and Q, relative to q where that is above 1."""
+    """Largest difference in M, q, Q and χ, relative to q and to χ where they are above 1."""
     beta = problem.beta
-    largest = max(abs(a.M - b.M), abs(a.Q - b.Q), abs(a.q(beta) - b.q(beta)))
-    return largest / max(1.0, b.q(beta))
+    overlap = max(abs(a.M - b.M), abs(a.Q - b.Q), abs(a.q(beta) - b.q(beta)))
+    return max(overlap / max(1.0, b.q(beta)), abs(a.chi - b.chi) / max(1.0, b.chi))
 
 
 class SaddlePoint:

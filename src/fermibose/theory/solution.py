@@ -40,10 +40,10 @@ class Solution:
     mean_field_energy: float  # E F: what one more pair per weight adds to the free energy
     at_eigenvalue: float  # αΔ⁴χ² E‖∇²F‖²; infinite where the zero-temperature field jumps
     label_stiffness: float  # 1 + χαm² E[y·∇²F y]: below 0, a state of M = 0 grows a magnetisation
-    residual: float  # largest undamped change of M, q and Q (relative to q if q > 1)
+    residual: float  # largest undamped change of M, q, Q, χ (of q or χ above 1, relative)
     iterations: int
     converged: bool
-    error: float  # largest change of M, q and Q on a second, coarser grid
+    error: float  # the same change on going to a second, coarser grid
     rivals: tuple[Candidate, ...] = ()  # other saddle points met on the way
 
     @property

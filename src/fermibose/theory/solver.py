@@ -19,6 +19,7 @@ _COARSE = 2.2  # coarseness of the grid of the first iterations
 _SECOND = 1.5  # coarseness of the grid that estimates the numerical error
 _ROUGH = 1e-4  # residual at which the fine grid takes over
 _NEAR = 12  # iterations in which a neighbour's solution must lead to this one
+_NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 _CLOSE_RACE = -0.05  # label stiffness above which a state of M = 0 may become stable next door
 
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
@@ -48,7 +49,7 @@ def solve(
 
     Two starts are iterated on a coarse grid, one that tells the clusters apart (or ``start``) and
     one that does not; a state of M = 0 that is unstable against M > 0 is left. The best goes to the
-    fine grid until the undamped change of M, q and Q is at most ``tol`` (1e-10; 1e-8 at zero
+    fine grid until the undamped change of M, q, Q and χ is at most ``tol`` (1e-10; 1e-8 at zero
     temperature, where the jumps of the force limit what a grid can resolve). From the solution of a
     neighbouring problem as ``start``, its branch is followed while it is stable and unrivalled.
 
@@ -233,7 +234,8 @@ def _measure(
 ) -> Solution:
     """Everything a solution carries, at the end of an iteration."""
     x = point.x.copy()
-    x[0] = abs(x[0])  # M → −M is an exact symmetry
+    # M → −M is an exact symmetry, and so is M = 0.
+    x[0] = abs(x[0]) if abs(x[0]) > _NOTHING else 0.0
     overlaps = to_overlaps(x)
     average, conjugate = saddle.evaluate(overlaps)
     response, measure = saddle.response(overlaps), saddle.measure(overlaps)
