@@ -1,6 +1,5 @@
 """Where phases end: the onset of order along any parameter, and of broken replica symmetry."""
 
-from collections.abc import Callable
 from typing import Literal
 
 from scipy.optimize import brentq
@@ -31,31 +30,19 @@ def critical_point(
     check_parameter(parameter)
     if kind not in ("order", "at"):
         raise InputError(f"kind must be 'order' or 'at', got {kind!r}")
-    margin = _order_margin if kind == "order" else _at_margin
     last: list[Solution] = []
 
-    def at(value: float) -> float:
-        gap, solution = margin(at_value(problem, parameter, value), last[-1] if last else None)
-        last[:] = [solution]
-        return gap
+    def margin(value: float) -> float:
+        there = at_value(problem, parameter, value)
+        if kind == "order":
+            return disordered(there).label_stiffness
+        last[:] = [solve(there, last[0] if last else None)]
+        return 1 - last[0].at_eigenvalue
 
-    low, high = (at(value) for value in between)
+    low, high = (margin(value) for value in between)
     if not low * high < 0:
         raise InputError(
             f"no transition of kind {kind!r} between {parameter} = {between[0]:g} and "
             f"{between[1]:g}: the margin is {low:.3g} and {high:.3g} there; widen the interval"
         )
-    return float(brentq(at, *between, xtol=tol))
-
-
-_Margin = Callable[[Problem, Solution | None], tuple[float, Solution]]
-
-
-def _order_margin(problem: Problem, start: Solution | None) -> tuple[float, Solution]:
-    solution = disordered(problem, start)
-    return solution.label_stiffness, solution
-
-
-def _at_margin(problem: Problem, start: Solution | None) -> tuple[float, Solution]:
-    solution = solve(problem, start)
-    return 1 - solution.at_eigenvalue, solution
+    return float(brentq(margin, *between, xtol=tol))

@@ -16,7 +16,7 @@ from fermibose.theory.replica import (
     conjugates,
 )
 
-_SMALLEST = 5e-6  # floor of √(Q − M²): narrower fields lose their forces to rounding
+_SMALLEST = 1e-4  # floor of √(Q − M²), where Q = M²: narrower fields lose their forces to rounding
 
 
 def to_vector(overlaps: Overlaps) -> Array:
@@ -59,8 +59,8 @@ class SaddlePoint:
         if problem.weight_decay + conjugate.chi <= 0:
             # The pairs push the weights apart faster than decay holds them: let them grow.
             return np.array([1.5 * x[0], 1.5 * abs(x[1]) + 0.1, x[2]]), math.inf
-        plain = update(problem, overlaps, conjugate)
-        new = to_vector(plain)
+        new = to_vector(update(problem, overlaps, conjugate))
+        plain = to_overlaps(new)
         new[0] = x[0] + (new[0] - x[0]) / max(1.0, label_stiffness(problem, overlaps, average))
         return new, distance(problem, plain, overlaps)
 

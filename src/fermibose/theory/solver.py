@@ -84,12 +84,9 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, S
 
 
 @one_thread
-def disordered(
-    problem: Problem, start: Solution | None = None, *, tol: float | None = None
-) -> Solution:
+def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
     """The solution with M = 0, whether or not it is stable."""
-    begin = mixed(problem) if start is None else replace(start.overlaps, M=0.0)
-    flat = _settle(problem, begin)
+    flat = _settle(problem, mixed(problem))
     if isinstance(flat, FixedPoint):
         raise _failure(problem, [flat])
     return refine(problem, [flat], tol=tol)
@@ -146,6 +143,8 @@ def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution
         return None
     if near.candidate.ordered != start.candidate.ordered or not near.candidate.locally_stable:
         return None
+    if not near.candidate.ordered and near.Q < 1e-6 and not near.rs_stable:
+        return None  # weights without overlap start to freeze
     return replace(near, rivals=start.rivals)
 
 
