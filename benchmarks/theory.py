@@ -8,6 +8,7 @@ The Monte Carlo iteration evaluates the averages of the saddle-point equations w
 """
 
 import math
+import os
 import resource
 import sys
 import time
@@ -91,6 +92,8 @@ def measure():
             workers=workers, show=False,
         )  # fmt: skip
 
+    # Two workers can only be told from one where a second core is free.
+    busy = os.getloadavg()[0] > 1.2
     diagram(2)  # starts the workers
     shared = best(lambda: diagram(2), 2)
     alone = best(lambda: diagram(1), 2)
@@ -102,7 +105,7 @@ def measure():
         ("solve with error and observables / Monte Carlo iteration", whole / sampling, 2.0),
         ("30-point curve / solve", curve / whole, 20.0),
         ("30-point curve / its points solved alone", curve / cold, 1.0),
-        ("phase diagram on two workers / on one", shared / alone, 0.9),
+        ("phase diagram on two workers / on one", shared / alone, math.inf if busy else 0.75),
         ("largest memory of a process in GB", kib / 1024**2, 1.0),
     ]
 

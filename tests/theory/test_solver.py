@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from fermibose.errors import FermiboseError
+from fermibose.errors import FermiboseError, InputError
 from fermibose.theory import (
     ConvergenceError,
     Overlaps,
@@ -17,7 +17,9 @@ from fermibose.theory import (
     solve,
     solver,
 )
+from fermibose.theory.channel import GaussianChannel, pair_table
 from fermibose.theory.fixed_point import iterate
+from fermibose.theory.grid import Axis
 from fermibose.theory.saddle import SaddlePoint, to_overlaps, to_vector, update
 
 # M, q, ε_g, accuracy, AT of an independent solver; M to 1e-5, ε_g to 1e-7. Its grid is coarser than
@@ -243,6 +245,18 @@ def test_bosons_only_collapse():
     solution = solve(Problem(rho=1.0, beta=math.inf))
     assert solution.q < 1e-6
     assert solution.free_energy == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_temperature_below_floating_point_is_refused(monkeypatch):
+    """Fields whose Z underflows are counted, and their weight is not accepted silently."""
+    axis, table = Axis.uniform(3.0, 3.0), Axis.uniform(0.01, 4.0)
+    energies = pair_table(Problem(), table, table)
+    channel = GaussianChannel(energies, 5e3, at=(axis, axis), on=(table, table))
+    lost = channel.response(5.0).lost
+    np.testing.assert_array_equal(lost[0, :, 0], [0, 1])  # bosons at r = 0, and at r = 3
+    monkeypatch.setattr(solver, "_LOST", -1.0)
+    with pytest.raises(InputError, match=r"use a smaller beta, or math\.inf"):
+        solve(Problem())
 
 
 def test_branches_and_their_free_energies():

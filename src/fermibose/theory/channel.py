@@ -18,7 +18,8 @@ import numpy as np
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
 
-_TINY = 1e-290  # Z below this has left floating point: only fields of negligible weight get there
+_TINY = 1e-290  # Z below this has left the range of floating point
+_LIFT = 160.0  # added to exponents, once for each Gaussian and twice for e^{−βH}: twice the range
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Response:
     rt: Array
     tt: Array
     energy: Array
+    lost: Array | None = None  # 1 where Z left the range of floating point, else 0
 
 
 def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
@@ -58,28 +60,28 @@ class Channel(Protocol):
 
 
 def gaussian_kernels(
-    x: Axis, z: Axis, s: float, *, order: int, depth: float = math.inf
+    x: Axis, z: Axis, s: float, *, order: int, depth: float = math.inf, lift: float = 0.0
 ) -> list[Array]:
     """Matrices K_j, j = 0 … order, with Σ_k K_j[i, k] g(z_k) = ∂ʲ/∂xʲ ∫ N(z; x_i, s²) g(z) dz.
 
     On a folded z-axis g is even and the mirror image of each node is added, as far as its Gaussian
-    is above e^{−depth}. order is at most 2.
+    is above e^{−depth}. order is at most 2; lift multiplies everything by e^{lift}.
     """
     scale = z.weights / (s * math.sqrt(2 * math.pi)) / (2 if z.folded else 1)
-    kernels = _gaussian(z.nodes - x.nodes[:, None], s, scale, order)
+    kernels = _gaussian(z.nodes - x.nodes[:, None], s, scale, order, lift)
     if z.folded:
         near = s * math.sqrt(2 * depth)
         i, k = np.searchsorted(x.nodes, near), np.searchsorted(z.nodes, near)
-        mirror = _gaussian(-z.nodes[:k] - x.nodes[:i, None], s, scale[:k], order)
+        mirror = _gaussian(-z.nodes[:k] - x.nodes[:i, None], s, scale[:k], order, lift)
         for kernel, image in zip(kernels, mirror, strict=True):
             kernel[:i, :k] += image
     return kernels
 
 
-def _gaussian(distance: Array, s: float, scale: Array, order: int) -> list[Array]:
+def _gaussian(distance: Array, s: float, scale: Array, order: int, lift: float) -> list[Array]:
     """A Gaussian of width s and its first derivatives with respect to its mean."""
     d = distance / s
-    g = np.exp(d**2 / -2) * scale
+    g = np.exp(lift - d**2 / 2) * scale
     kernels = [g]
     if order > 0:
         kernels.append(g * d / s)
@@ -101,17 +103,17 @@ class GaussianChannel:
         self.beta = beta
         self._at, self._on = at, on
         self._H = table
-        # Centring the exponent doubles the range of temperatures floating point can hold.
-        self._shift = float(table.max() + table.min()) / 2
+        self._lowest = float(table.min())
         # Where a Gaussian is below this, no gain in energy can make it count.
         self._depth = 40 + beta * float(np.ptp(table))
-        self._weight = np.exp(-beta * (table - self._shift))
+        self._weight = np.exp(2 * _LIFT - beta * (table - self._lowest))
         self._last: tuple[float, tuple[Array, ...]] | None = None
 
     def effective(self, c: float) -> Effective:
         """F = −ln Z/β and ∇F = −∇Z/(βZ)."""
         *_, Z, Z_r, Z_t = self._moments(c)
-        return Effective(self._shift - np.log(Z) / self.beta, Z_r / -self.beta, Z_t / -self.beta)
+        F = self._lowest + (4 * _LIFT - np.log(Z)) / self.beta
+        return Effective(F, Z_r / -self.beta, Z_t / -self.beta)
 
     def response(self, c: float) -> Response:
         """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β and ⟨H⟩."""
@@ -122,6 +124,7 @@ class GaussianChannel:
             rt=(Z_r * Z_t - (left1 @ t1.T) / Z) / self.beta,
             tt=(Z_t**2 - (left @ t2.T) / Z) / self.beta,
             energy=self.mean(self._H, c),
+            lost=(Z <= _TINY).astype(float),
         )
 
     def mean(self, g: Array, c: float) -> Array:
@@ -142,7 +145,7 @@ class GaussianChannel:
     def _kernels(self, c: float, *, order: int) -> tuple[list[Array], list[Array]]:
         s = math.sqrt(c / self.beta)
         r, t = (
-            gaussian_kernels(x, z, s, order=order, depth=self._depth)
+            gaussian_kernels(x, z, s, order=order, depth=self._depth, lift=_LIFT)
             for x, z in zip(self._at, self._on, strict=True)
         )
         return r, t

@@ -19,6 +19,7 @@ _COARSE = 2.2  # coarseness of the grid of the first iterations
 _SECOND = 1.5  # coarseness of the grid that estimates the numerical error
 _ROUGH = 1e-4  # residual at which the fine grid takes over
 _NEAR = 12  # iterations in which a neighbour's solution must lead to this one
+_LOST = 1e-5  # weight of the field that floating point may lose
 _NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 _CLOSE_RACE = -0.05  # label stiffness above which a state of M = 0 may become stable next door
 
@@ -238,6 +239,11 @@ def _measure(
     overlaps = to_overlaps(x)
     average, conjugate = saddle.evaluate(overlaps)
     response, measure = saddle.response(overlaps), saddle.measure(overlaps)
+    if response.lost is not None and measure.mean(response.lost) > _LOST:
+        raise InputError(
+            f"beta = {problem.beta:g} is too large here: e^(-beta H) leaves the range of floating "
+            "point where the field has weight; use a smaller beta, or math.inf for its limit"
+        )
     second = iterate(
         SaddlePoint(problem, coarseness=_SECOND),
         x,
