@@ -73,6 +73,22 @@ def test_log_z_is_the_integral(problem):
             assert -problem.beta * F[kind, i, k] == pytest.approx(expected, abs=1e-8, rel=1e-10)
 
 
+def assert_derivatives(pair, response, h, *, rtol, atol):
+    """∇F and ∇²F in the middle of a 5 × 5 grid of step h, by differences of F."""
+    first = np.array([1, -8, 0, 8, -1]) / (12 * h)
+    second = np.array([-1, 16, -30, 16, -1]) / (12 * h**2)
+    mid = np.eye(5)[2]
+    for got, left, right in [
+        (pair.r, first, mid),
+        (pair.t, mid, first),
+        (response.rr, second, mid),
+        (response.rt, first, first),
+        (response.tt, mid, second),
+    ]:
+        expected = np.einsum("krt,r,t->k", pair.F, left, right)
+        np.testing.assert_allclose(got[:, 2, 2], expected, rtol=rtol, atol=atol)
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_log_z_against_mpmath(same):
     problem, c, (a, b) = Problem(beta=20.0), 2.0, (0.9, 0.4)
@@ -102,19 +118,7 @@ def test_gradient_curvature_and_energy_are_derivatives_of_f():
     table = pair_table(problem, z, z)
     channel = GaussianChannel(table, problem.beta, at=(r, t), on=(z, z))
     pair, response = channel.effective(c), channel.response(c)
-    F = pair.F
-    first = np.array([1, -8, 0, 8, -1]) / (12 * h)
-    second = np.array([-1, 16, -30, 16, -1]) / (12 * h**2)
-    mid = np.eye(5)[2]
-    for got, left, right in [
-        (pair.r, first, mid),
-        (pair.t, mid, first),
-        (response.rr, second, mid),
-        (response.rt, first, first),
-        (response.tt, mid, second),
-    ]:
-        expected = np.einsum("krt,r,t->k", F, left, right)
-        np.testing.assert_allclose(got[:, 2, 2], expected, rtol=2e-6, atol=2e-7)
+    assert_derivatives(pair, response, h, rtol=2e-6, atol=2e-7)
     up, down = (
         beta * GaussianChannel(table, beta, at=(r, t), on=(z, z)).effective(c * beta / 50).F
         for beta in (50 + 1e-3, 50 - 1e-3)
@@ -178,18 +182,7 @@ def test_zero_temperature_derivatives():
     z = Axis.uniform(0.05, 8.0)
     channel = MoreauChannel(problem, at=(r, t), on=(z, z))
     pair, response = channel.effective(c), channel.response(c)
-    first = np.array([1, -8, 0, 8, -1]) / (12 * h)
-    second = np.array([-1, 16, -30, 16, -1]) / (12 * h**2)
-    mid = np.eye(5)[2]
-    for got, left, right in [
-        (pair.r, first, mid),
-        (pair.t, mid, first),
-        (response.rr, second, mid),
-        (response.rt, first, first),
-        (response.tt, mid, second),
-    ]:
-        expected = np.einsum("krt,r,t->k", pair.F, left, right)
-        np.testing.assert_allclose(got[:, 2, 2], expected, rtol=1e-5, atol=1e-6)
+    assert_derivatives(pair, response, h, rtol=1e-5, atol=1e-6)
     assert np.all(np.asarray(pair.share) == 1)
 
 

@@ -14,6 +14,7 @@ from fermibose.theory import (
     Problem,
     branches,
     disordered,
+    search,
     solve,
     solver,
 )
@@ -36,6 +37,14 @@ TABLE = [
     ({"delta": 1.0}, 0.0, 1.738806, 0.365423, 0.5, 6.48),
     ({"delta": 1.5}, 0.0, 1.376479, 0.409960, 0.5, 4.64),
 ]
+
+
+def refined(solution, *, coarseness):
+    """The same solution on another grid."""
+    saddle = SaddlePoint(solution.problem, coarseness=coarseness)
+    fine = iterate(saddle, to_vector(solution.overlaps), tol=1e-9, max_iterations=30)
+    assert fine.converged
+    return to_overlaps(fine.x)
 
 
 @pytest.mark.parametrize(("change", "M", "q", "loss", "accuracy", "at"), TABLE)
@@ -198,14 +207,7 @@ def test_other_activations(activation):
         return
     problem = Problem(activation=activation)
     solution = solve(problem)
-    fine = iterate(
-        SaddlePoint(problem, coarseness=0.5),
-        to_vector(solution.overlaps),
-        tol=1e-9,
-        max_iterations=30,
-    )
-    assert fine.converged
-    assert pytest.approx(solution.M, abs=1e-5) == to_overlaps(fine.x).M
+    assert pytest.approx(solution.M, abs=1e-5) == refined(solution, coarseness=0.5).M
     assert solution.M < solve(Problem()).M  # erf is steeper, so smaller weights do
 
 
@@ -300,6 +302,7 @@ def test_what_did_not_converge_is_an_error_that_carries_the_state(monkeypatch):
         return iterate(step, x, **(options | {"max_iterations": few}))
 
     monkeypatch.setattr(solver, "iterate", hurried)
+    monkeypatch.setattr(search, "iterate", hurried)
     everywhere = False
     with pytest.raises(ConvergenceError, match="residual stays at") as caught:
         solve(Problem())
@@ -317,13 +320,6 @@ def test_the_error_estimate_covers_the_error():
     """Against the same equations on a grid four times as fine."""
     for problem in (Problem(), Problem(delta=0.8), Problem(alpha=0.3, softness=1e-3)):
         solution = solve(problem)
-        fine = iterate(
-            SaddlePoint(problem, coarseness=0.4),
-            to_vector(solution.overlaps),
-            tol=1e-9,
-            max_iterations=30,
-        )
-        exact = to_overlaps(fine.x)
+        exact = refined(solution, coarseness=0.4)
         error = max(abs(exact.M - solution.M), abs(exact.Q - solution.Q))
-        assert fine.converged
         assert error < solution.error < 1e-3

@@ -27,13 +27,12 @@ import numpy as np
 from scipy.optimize import brentq
 
 from fermibose.errors import InputError
-from fermibose.theory import observables
 from fermibose.theory.channel import GaussianChannel
 from fermibose.theory.fixed_point import ConvergenceError, iterate
 from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import Averages, Overlaps, PairMeasure, averages, conjugates
-from fermibose.theory.solution import Solution
+from fermibose.theory.solution import Predictions, Solution
 from fermibose.theory.solver import solve
 from fermibose.theory.threads import one_thread
 
@@ -69,7 +68,7 @@ class ClusterAverages:
 
 
 @dataclass(frozen=True)
-class BrokenSolution:
+class BrokenSolution(Predictions):
     """A solution with one step of replica symmetry breaking, next to the symmetric one."""
 
     problem: Problem
@@ -89,16 +88,6 @@ class BrokenSolution:
     def q(self) -> float:
         """Self-overlap ⟨w·w⟩/N."""
         return self.clusters.q(self.problem.beta)
-
-    @property
-    def accuracy(self) -> float:
-        """Classification accuracy on new patterns."""
-        return observables.accuracy(self.problem, self.M, self.q)
-
-    @property
-    def generalization_loss(self) -> float:
-        """Mean energy of a new pair."""
-        return observables.generalization_loss(self.problem, self.M, self.q)
 
 
 @one_thread

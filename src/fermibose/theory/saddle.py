@@ -21,7 +21,7 @@ _SMALLEST = 1e-4  # floor of √(Q − M²), where Q = M²: narrower fields lose
 
 def to_vector(overlaps: Overlaps) -> Array:
     """Coordinates (M, √(Q − M²), ln χ): free of constraints, and smooth where Q → M²."""
-    spread = math.sqrt(max(overlaps.Q - overlaps.M**2, 0.0))
+    spread = math.sqrt(max(overlaps.Q - overlaps.M**2, _SMALLEST**2))
     return np.array([overlaps.M, spread, math.log(overlaps.chi)])
 
 
@@ -61,6 +61,8 @@ class SaddlePoint:
             return np.array([1.5 * x[0], 1.5 * abs(x[1]) + 0.1, x[2]]), math.inf
         new = to_vector(update(problem, overlaps, conjugate))
         plain = to_overlaps(new)
+        # Linear through 0, so that a spread that dies out is found at once.
+        new[1] *= x[1] / to_vector(overlaps)[1]
         new[0] = x[0] + (new[0] - x[0]) / max(1.0, label_stiffness(problem, overlaps, average))
         return new, distance(problem, plain, overlaps)
 

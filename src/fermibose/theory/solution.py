@@ -28,8 +28,53 @@ class Candidate:
         return self.ordered or self.label_stiffness >= 0
 
 
+class Predictions:
+    """What M and q predict of new data."""
+
+    problem: Problem
+
+    @property
+    def M(self) -> float:
+        """Mean weight Σ w/N."""
+        raise NotImplementedError
+
+    @property
+    def q(self) -> float:
+        """Self-overlap ⟨w·w⟩/N."""
+        raise NotImplementedError
+
+    @property
+    def accuracy(self) -> float:
+        """Classification accuracy on new patterns."""
+        return observables.accuracy(self.problem, self.M, self.q)
+
+    @property
+    def generalization_loss(self) -> float:
+        """Mean energy of a new pair, ε_g."""
+        return observables.generalization_loss(self.problem, self.M, self.q)
+
+    @property
+    def fermion_distance(self) -> float:
+        """Mean D² of new fermion pairs."""
+        return observables.distances(self.problem, self.M, self.q)[1]
+
+    @property
+    def boson_distance(self) -> float:
+        """Mean D² of new boson pairs."""
+        return observables.distances(self.problem, self.M, self.q)[0]
+
+    def adversarial_accuracy(self, eps: float) -> float:
+        """Accuracy under an ℓ₂ attack of strength eps."""
+        return observables.accuracy(self.problem, self.M, self.q, eps=eps)
+
+    @property
+    def adversarial_area(self) -> float:
+        """Area under the accuracy-ε curve for ε from 0 to 1."""
+        return observables.adversarial_area(self.problem, self.M, self.q)
+
+
 @dataclass(frozen=True)
-class Solution:
+class Solution(Predictions):
     """A replica-symmetric saddle point with M >= 0. ``converged`` is True of every one returned."""
 
     problem: Problem
@@ -75,32 +120,3 @@ class Solution:
     def rs_stable(self) -> bool:
         """Whether replica symmetry holds (de Almeida-Thouless)."""
         return self.at_eigenvalue < 1
-
-    @property
-    def accuracy(self) -> float:
-        """Classification accuracy on new patterns."""
-        return observables.accuracy(self.problem, self.M, self.q)
-
-    @property
-    def generalization_loss(self) -> float:
-        """Mean energy of a new pair, ε_g."""
-        return observables.generalization_loss(self.problem, self.M, self.q)
-
-    @property
-    def fermion_distance(self) -> float:
-        """Mean D² of new fermion pairs."""
-        return observables.distances(self.problem, self.M, self.q)[1]
-
-    @property
-    def boson_distance(self) -> float:
-        """Mean D² of new boson pairs."""
-        return observables.distances(self.problem, self.M, self.q)[0]
-
-    def adversarial_accuracy(self, eps: float) -> float:
-        """Accuracy under an ℓ₂ attack of strength eps."""
-        return observables.accuracy(self.problem, self.M, self.q, eps=eps)
-
-    @property
-    def adversarial_area(self) -> float:
-        """Area under the accuracy-ε curve for ε from 0 to 1."""
-        return observables.adversarial_area(self.problem, self.M, self.q)

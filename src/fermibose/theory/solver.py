@@ -1,8 +1,7 @@
-"""From a problem to its solution: starts, stages, fall-backs, and the choice between branches."""
+"""From a problem to its solution: explore, choose a branch, refine it, measure it."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,35 +10,29 @@ from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, History, 
 from fermibose.theory.problem import Problem
 from fermibose.theory.replica import Overlaps, free_energy
 from fermibose.theory.saddle import SaddlePoint, distance, label_stiffness, to_overlaps, to_vector
-from fermibose.theory.solution import Candidate, Solution
+from fermibose.theory.search import (
+    COARSE,
+    MANNERS,
+    PATIENT,
+    ROUGH,
+    Found,
+    aligned,
+    explore,
+    failure,
+    far,
+    kicked,
+    mixed,
+    settle,
+)
+from fermibose.theory.solution import Solution
 from fermibose.theory.stability import at_eigenvalue
 from fermibose.theory.threads import one_thread
 
-_COARSE = 2.2  # coarseness of the grid of the first iterations
 _SECOND = 1.5  # coarseness of the grid that estimates the numerical error
-_ROUGH = 1e-4  # residual at which the fine grid takes over
 _NEAR = 12  # iterations in which a neighbour's solution must lead to this one
 _LOST = 1e-5  # weight of the field that floating point may lose
 _NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 _CLOSE_RACE = -0.05  # label stiffness above which a state of M = 0 may become stable next door
-
-# How to iterate: residual at which acceleration begins, length of steps until then, iterations.
-_Manner = tuple[float, float, int]
-_MANNERS: tuple[_Manner, ...] = (
-    (math.inf, 1.0, 60),
-    (1e-2, 0.5, 150),
-    (10 * _ROUGH, 0.5, 300),
-    (10 * _ROUGH, 0.2, 500),
-)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A candidate and how it was reached."""
-
-    candidate: Candidate
-    iterations: int
-    history: History
 
 
 @one_thread
@@ -65,7 +58,7 @@ def solve(
         starts = [start.overlaps, *(rival.overlaps for rival in start.rivals), mixed(problem)]
     else:
         starts = [aligned(problem) if start is None else start, mixed(problem)]
-    return refine(problem, _explore(problem, starts), tol=tol)
+    return refine(problem, explore(problem, starts), tol=tol)
 
 
 @one_thread
@@ -75,11 +68,11 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, S
     Compare their ``free_energy``; ``solve`` returns the lower one.
     """
     flat = disordered(problem, tol=tol)
-    kicks = [(_kicked(flat.overlaps, size), _MANNERS[2:]) for size in (0.3, 0.05)]
-    starts = [(aligned(problem), _MANNERS), *kicks, (_far(problem), _MANNERS)]
+    kicks = [(kicked(flat.overlaps, size), PATIENT) for size in (0.3, 0.05)]
+    starts = [(aligned(problem), MANNERS), *kicks, (far(problem), MANNERS)]
     for begin, manners in starts:
-        found = _settle(problem, begin, manners=manners, tol=_ROUGH / 100)
-        if isinstance(found, _Found) and found.candidate.ordered:
+        found = settle(problem, begin, manners=manners, tol=ROUGH / 100)
+        if isinstance(found, Found) and found.candidate.ordered:
             return flat, refine(problem, [found], tol=tol)
     return flat, None
 
@@ -87,57 +80,17 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, S
 @one_thread
 def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
     """The solution with M = 0, whether or not it is stable."""
-    flat = _settle(problem, mixed(problem))
+    flat = settle(problem, mixed(problem))
     if isinstance(flat, FixedPoint):
-        raise _failure(problem, [flat])
+        raise failure(problem, [flat])
     return refine(problem, [flat], tol=tol)
-
-
-def aligned(problem: Problem) -> Overlaps:
-    """A start with the clusters where the fermion pairs want them."""
-    M = (0.45 + math.atanh(min(math.sqrt(problem.d_f) / 2, 0.9))) / max(problem.m, 0.3)
-    return Overlaps(M, M**2 + 0.5, 0.3 / problem.weight_decay)
-
-
-def mixed(problem: Problem) -> Overlaps:
-    """A start that does not tell the clusters apart."""
-    return Overlaps(0.0, 1.0, 0.3 / problem.weight_decay)
-
-
-def _far(problem: Problem) -> Overlaps:
-    """A start with well separated, sharp clusters."""
-    M = 2 * aligned(problem).M
-    return Overlaps(M, M**2 + 0.1, 1 / problem.weight_decay)
-
-
-def _kicked(overlaps: Overlaps, size: float) -> Overlaps:
-    """A start off a state of M = 0, along the direction in which that may be unstable."""
-    M = size * (math.sqrt(overlaps.Q) + 0.3)
-    return Overlaps(M, overlaps.Q + M**2, overlaps.chi)
-
-
-def _explore(problem: Problem, starts: Sequence[Overlaps]) -> list[_Found]:
-    """Saddle points on the coarse grid, the stable one of lowest free energy first."""
-    results = [_settle(problem, start) for start in starts]
-    flat = [r.candidate for r in results if isinstance(r, _Found) and not r.candidate.ordered]
-    unstable = [c.overlaps for c in flat if not c.locally_stable]
-    # Acceleration would find the unstable state again: leave it by plain steps.
-    more = [(_kicked(o, size), _MANNERS[2:]) for o in unstable for size in (0.3, 0.05)]
-    for start, manners in [*more, (_far(problem), _MANNERS)]:
-        if any(isinstance(r, _Found) and r.candidate.ordered for r in results):
-            break
-        results.append(_settle(problem, start, manners=manners, tol=_ROUGH / 100))
-    found = [r for r in results if isinstance(r, _Found)]
-    if not found:
-        raise _failure(problem, [r for r in results if isinstance(r, FixedPoint)])
-    return sorted(found, key=lambda f: (not f.candidate.locally_stable, f.candidate.free_energy))
 
 
 def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
     """The solution next to one of a neighbouring problem, if it is near and nothing rivals it."""
     if any(rival.label_stiffness > _CLOSE_RACE for rival in start.rivals):
         return None
-    found = _Found(start.candidate, 0, _probe(problem, start))
+    found = Found(start.candidate, 0, _probe(problem, start))
     try:
         near = refine(problem, [found], tol=tol, max_iterations=_NEAR)
     except ConvergenceError:
@@ -149,15 +102,15 @@ def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution
     return replace(near, rivals=start.rivals)
 
 
-def _differ(problem: Problem, a: _Found, b: _Found) -> bool:
+def _differ(problem: Problem, a: Found, b: Found) -> bool:
     """Whether two finds are two saddle points, up to M → −M and the coarse grid's precision."""
     one, other = (replace(f.candidate.overlaps, M=abs(f.candidate.overlaps.M)) for f in (a, b))
-    return distance(problem, one, other) > 100 * _ROUGH
+    return distance(problem, one, other) > 100 * ROUGH
 
 
 def _probe(problem: Problem, start: Solution) -> History:
     """The Jacobian of the equations at a start, by differences on the coarse grid."""
-    saddle, history = SaddlePoint(problem, coarseness=_COARSE), History(depth=5)
+    saddle, history = SaddlePoint(problem, coarseness=COARSE), History(depth=5)
     x = to_vector(start.overlaps)
     there = saddle(x)[0]
     for i in range(0 if start.candidate.ordered else 1, x.size):
@@ -168,38 +121,8 @@ def _probe(problem: Problem, start: Solution) -> History:
     return history
 
 
-def _settle(
-    problem: Problem,
-    start: Overlaps,
-    *,
-    manners: Sequence[_Manner] = _MANNERS,
-    tol: float = _ROUGH,
-) -> _Found | FixedPoint:
-    """A saddle point near a start on the coarse grid; the failed iteration if there is none."""
-    count = 0
-    for settle, damping, most in manners:
-        saddle, history = SaddlePoint(problem, coarseness=_COARSE), History()
-        point = iterate(
-            saddle,
-            to_vector(start),
-            tol=tol,
-            max_iterations=most,
-            history=history,
-            settle=settle,
-            damping=damping,
-        )
-        count += point.iterations
-        if point.converged:
-            overlaps = to_overlaps(point.x)
-            average, _ = saddle.evaluate(overlaps)
-            f = free_energy(problem, overlaps, average)
-            stiffness = label_stiffness(problem, overlaps, average)
-            return _Found(Candidate(overlaps, f, stiffness), count, history)
-    return point
-
-
 def refine(
-    problem: Problem, found: Sequence[_Found], *, tol: float | None, max_iterations: int = 100
+    problem: Problem, found: Sequence[Found], *, tol: float | None, max_iterations: int = 100
 ) -> Solution:
     """Finish the first of the saddle points found on the fine grid, and measure it."""
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
@@ -266,13 +189,4 @@ def _measure(
         iterations=point.iterations,
         converged=point.converged,
         error=max(distance(problem, to_overlaps(second.x), overlaps), second.residual),
-    )
-
-
-def _failure(problem: Problem, points: Sequence[FixedPoint]) -> ConvergenceError:
-    best = min(points, key=lambda p: p.residual)
-    return ConvergenceError(
-        f"no saddle point found at {problem}: the best residual is {best.residual:.1e}; "
-        "solve a nearby problem and pass its solution as start",
-        to_overlaps(best.x),
     )
