@@ -274,6 +274,16 @@ def test_branches_and_their_free_energies():
     assert flat.q == pytest.approx(1.738806, abs=1e-5)
 
 
+def test_an_unstable_state_without_order_is_left():
+    """Strong decay and small Δ: every start of the solver leads to M = 0 first."""
+    problem = Problem(alpha=0.654, delta=0.135, beta=66.5, d_f=1.509, weight_decay=0.862, m=1.335,
+                      rho=0.586, softness=0.025)  # fmt: skip
+    solution = solve(problem)
+    assert pytest.approx(0.488, abs=2e-3) == solution.M
+    assert solution.free_energy < disordered(problem).free_energy
+    assert disordered(problem).label_stiffness < 0
+
+
 def test_the_lower_of_two_stable_branches_is_returned():
     """Nearly only bosons: an ordered state exists, but weights near 0 cost less."""
     problem = Problem(alpha=3.05, delta=0.278, beta=29.3, d_f=0.785, weight_decay=0.0181, m=0.737,

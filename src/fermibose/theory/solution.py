@@ -19,8 +19,11 @@ class Candidate:
     @property
     def ordered(self) -> bool:
         """Whether it tells the clusters apart: M > 0, and not merely on its way out of M = 0."""
-        ratio = abs(self.overlaps.M) / math.sqrt(self.overlaps.Q)
-        return abs(self.overlaps.M) > 1e-6 and ratio > (1e-4 if self.label_stiffness >= 0 else 0.1)
+        size = abs(self.overlaps.M)
+        ratio = size / math.sqrt(self.overlaps.Q)
+        if self.label_stiffness < 0:
+            return size > 0.1 and ratio > 0.1
+        return size > 1e-6 and ratio > 1e-4
 
     @property
     def locally_stable(self) -> bool:
