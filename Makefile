@@ -25,6 +25,7 @@ lint: install
 
 bench: install
 	$(BIN)/python benchmarks/machine.py check
+	$(BIN)/python benchmarks/theory.py check
 
 mutants: install
 	$(BIN)/python tests/mutants.py

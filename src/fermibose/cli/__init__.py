@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fermibose.cli.demo import demo
+from fermibose.cli.theory import theory
 from fermibose.cli.train import evaluate, train
 from fermibose.errors import FermiboseError
 
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(evaluate)
+app.command()(theory)
 
 
 @app.command()

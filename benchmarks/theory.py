@@ -1,0 +1,123 @@
+"""How fast the theory is: ratios measured in one run against a Monte Carlo of the same equations.
+
+    python benchmarks/theory.py          prints the ratios
+    python benchmarks/theory.py check    also fails (exit 1) where one misses its bound
+
+The Monte Carlo iteration evaluates the averages of the saddle-point equations with 1000 fields and
+1000 thermal samples for each of the two label pairs that matter, in plain vectorised NumPy.
+"""
+
+import math
+import os
+import resource
+import sys
+import time
+
+import numpy as np
+
+from fermibose.theory import Problem, phase_diagram, solve, trace
+from fermibose.theory.fixed_point import iterate
+from fermibose.theory.saddle import SaddlePoint, to_overlaps, to_vector
+
+QUICK = 2.2  # coarseness of a grid good to 1e-4
+
+
+def best(work, repeats):
+    """Shortest of several runs: what the work costs on an idle core."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def monte_carlo(problem, state, rng):
+    """M̂, Q̂ and 2q̂ − Q̂ by sampling, as the published equations are written."""
+    V = state.chi / problem.beta
+    Mhat = Qhat = G = 0.0
+    for y2, weight in ((1, problem.rho), (-1, 1 - problem.rho)):
+        v, u = rng.standard_normal((2, 1000, 1)), rng.standard_normal((2, 1000, 1000))
+        y = np.array([1, y2]).reshape(2, 1, 1)
+        z = y * problem.m * state.M + problem.delta * (math.sqrt(state.Q) * v + math.sqrt(V) * u)
+        phi = np.tanh(z)
+        slope, D = 1 - phi**2, phi[0] - phi[1]
+        x = problem.d_f - D**2
+        root = np.sqrt(x**2 + problem.softness)
+        if y2 == 1:
+            H, first, second = D**2 / 2, D, 1.0
+        else:
+            H, hinge = (x + root) / 4, (1 + x / root) / 2
+            first = -D * hinge
+            second = -hinge + problem.softness / root**3 * D**2
+        boltzmann = np.exp(-problem.beta * H)
+        boltzmann /= boltzmann.mean(1, keepdims=True)
+        H1 = np.stack([first * slope[0], -first * slope[1]])
+        bend = -2 * phi * slope
+        H11 = second * slope**2 + np.stack([first * bend[0], -first * bend[1]])
+        force = (boltzmann * H1).mean(2)
+        Mhat += weight * (y[:, :, 0] * force).sum(0).mean()
+        Qhat -= weight * (force**2).sum(0).mean()
+        mean2 = (boltzmann * (H11 - problem.beta * H1**2)).mean(2) + problem.beta * force**2
+        G += weight * mean2.sum(0).mean()
+    return Mhat, Qhat, G
+
+
+def measure():
+    """(name, value, bound) of every ratio; a value must not exceed its bound."""
+    problem = Problem()
+    exact = solve(problem)
+    rng = np.random.default_rng(0)
+    sampling = best(lambda: monte_carlo(problem, exact.overlaps, rng), 5)
+
+    quick = SaddlePoint(problem, coarseness=QUICK)
+    point = iterate(quick, to_vector(exact.overlaps), tol=1e-9, max_iterations=30)
+    error = abs(to_overlaps(point.x).M - 1.0183203)
+    step = [point.x + np.array([0, 0, s]) for s in (0.0, 1e-6)]
+    quick(step[0])
+    iteration = best(lambda: (quick(step[1]), quick(step[0])), 20) / 2
+
+    def observe():
+        s = solve(problem)
+        return [s.generalization_loss, s.accuracy, s.fermion_distance, s.boson_distance,
+                s.adversarial_accuracy(0.5), s.adversarial_area, s.at_eigenvalue]  # fmt: skip
+
+    whole = best(observe, 9)
+    curve = best(lambda: trace(problem, "alpha", np.linspace(0.5, 4, 30)), 3)
+    cold = best(lambda: [solve(Problem(alpha=a)) for a in np.linspace(0.5, 4, 30)], 1)
+
+    def diagram(workers):
+        return phase_diagram(
+            problem, "delta", np.linspace(0.2, 0.8, 12), "alpha", np.linspace(0.5, 4, 12),
+            workers=workers, show=False,
+        )  # fmt: skip
+
+    # Two workers can only be told from one where a second core is free.
+    busy = os.getloadavg()[0] > 1.2
+    diagram(2)  # starts the workers
+    shared = best(lambda: diagram(2), 2)
+    alone = best(lambda: diagram(1), 2)
+    kib = max(resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN))
+    return [
+        ("error of M on the quick grid", error, 1e-4),
+        ("fixed-point iteration / Monte Carlo iteration", iteration / sampling, 1 / 25),
+        ("iterations of the default point to 1e-10", exact.iterations, 15),
+        ("solve with error and observables / Monte Carlo iteration", whole / sampling, 2.0),
+        ("30-point curve / solve", curve / whole, 20.0),
+        ("30-point curve / its points solved alone", curve / cold, 1.0),
+        ("phase diagram on two workers / on one", shared / alone, math.inf if busy else 0.75),
+        ("largest memory of a process in GB", kib / 1024**2, 1.0),
+    ]
+
+
+def main():
+    missed = 0
+    for name, value, bound in measure():
+        verdict = "ok" if value <= bound else "MISSED"
+        missed += value > bound
+        print(f"{name:58s} {value:10.4g}   bound {bound:8.4g}   {verdict}")
+    return 1 if missed and sys.argv[1:] == ["check"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""``fbm theory``: one point as a table, a curve along a parameter, or a phase diagram."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fermibose.errors import InputError
+
+if TYPE_CHECKING:
+    from fermibose.theory import Solution
+
+Axis = tuple[str, float, float, int]
+_AXIS = "NAME FROM TO POINTS"
+_ROWS = (
+    ("mean weight M", "M", ".6f"),
+    ("self-overlap q", "q", ".6f"),
+    ("replica overlap Q", "Q", ".6f"),
+    ("response χ", "chi", ".4f"),
+    ("free energy f", "free_energy", ".7f"),
+    ("training energy of a pair", "training_energy", ".6f"),
+    ("test loss ε_g", "generalization_loss", ".6f"),
+    ("test accuracy", "accuracy", ".2%"),
+    ("accuracy under ℓ₂ attack, ε = 0.5", "attacked", ".2%"),
+    ("area under attack, ε from 0 to 1", "adversarial_area", ".4f"),
+    ("fermion distance D_F²", "fermion_distance", ".4f"),
+    ("boson distance D_B²", "boson_distance", ".4f"),
+    ("AT eigenvalue", "at_eigenvalue", ".4f"),
+    ("residual", "residual", ".1e"),
+    ("numerical error", "error", ".1e"),
+    ("iterations", "iterations", "d"),
+)
+
+
+def theory(
+    alpha: Annotated[float, typer.Option(help="Training pairs per weight, α.")] = 2.5,
+    delta: Annotated[float, typer.Option(help="Spread of a cluster, Δ.")] = 0.5,
+    beta: Annotated[float, typer.Option(help="Inverse temperature β; inf for zero.")] = 50.0,
+    d_f: Annotated[float, typer.Option(help="Target squared distance of fermions.")] = 1.0,
+    weight_decay: Annotated[float, typer.Option(help="Weight decay λ_w.")] = 0.05,
+    m: Annotated[float, typer.Option(help="Strength of the cluster mean.")] = 1.0,
+    rho: Annotated[float, typer.Option(help="Fraction of boson pairs, ρ.")] = 0.5,
+    softness: Annotated[float, typer.Option(help="Softness a of the hinge.")] = 0.01,
+    activation: Annotated[str, typer.Option(help="tanh or logistic.")] = "tanh",
+    sweep: Annotated[Axis | None, typer.Option(metavar=_AXIS, help="Curve along it.")] = None,
+    against: Annotated[
+        Axis | None, typer.Option(metavar=_AXIS, help="With --sweep: phase diagram.")
+    ] = None,
+    quantity: Annotated[str, typer.Option(help="What a phase diagram shows.")] = "accuracy",
+    workers: Annotated[int | None, typer.Option(help="Processes; default: every core.")] = None,
+    output: Annotated[Path, typer.Option(help="Folder for CSV and figure.")] = Path("theory"),
+) -> None:
+    """Solve the replica theory of one unit on a Gaussian mixture.
+
+    One point is printed as a table. `--sweep delta 0.1 1.5 30` follows a curve, and
+    `--against alpha 0.1 5 20` with it makes a phase diagram; both write a CSV file and a figure.
+    """
+    from fermibose.theory import Problem, phase_diagram, solve, trace
+
+    problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness, activation)
+    console = Console()
+    if sweep is None:
+        if against is not None:
+            raise InputError("--against needs --sweep: give both axes of the phase diagram")
+        _print_point(console, solve(problem))
+        return
+    if against is None:
+        curve = trace(problem, sweep[0], _values(sweep), workers=workers or 1)
+        stem = output / f"curve_{sweep[0]}"
+        curve.save_csv(stem.with_suffix(".csv"))
+        curve.draw(stem.with_suffix(".png"))
+        unstable = len(curve) - int(curve.column("rs_stable").sum())
+        total, failures = len(curve), 0
+    else:
+        _check_quantity(quantity)
+        diagram = phase_diagram(
+            problem, sweep[0], _values(sweep), against[0], _values(against), workers=workers
+        )
+        stem = output / f"phase_{sweep[0]}_{against[0]}"
+        diagram.save_csv(stem.with_suffix(".csv"))
+        diagram.draw(stem.with_suffix(".png"), quantity=quantity)
+        total, failures = diagram.map("M").size, len(diagram.failures)
+        unstable = int((diagram.map("rs_stable") == 0).sum())
+        for failure in diagram.failures:
+            console.print(f"[yellow]not solved:[/] {failure}", highlight=False, soft_wrap=True)
+    console.print(
+        f"{total - failures} of {total} points solved, replica symmetry unstable at {unstable}; "
+        f"wrote {stem}.csv and {stem}.png",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _values(axis: Axis) -> list[float]:
+    """The points of an axis given on the command line."""
+    name, start, stop, points = axis
+    if points < 1:
+        raise InputError(f"{name}: the number of points must be at least 1, got {points}")
+    step = (stop - start) / max(points - 1, 1)
+    return [start + i * step for i in range(points)]
+
+
+def _check_quantity(name: str) -> None:
+    from fermibose.theory.curves import COLUMNS
+
+    if name not in COLUMNS:
+        raise InputError(f"--quantity {name!r} is not known: use one of {', '.join(COLUMNS)}")
+
+
+def _print_point(console: Console, solution: "Solution") -> None:
+    """The solution as a table, with a warning where replica symmetry is unstable."""
+    table = Table(title="Replica-symmetric solution", title_justify="left", show_header=False)
+    for label, name, form in _ROWS:
+        value = (
+            solution.adversarial_accuracy(0.5) if name == "attacked" else getattr(solution, name)
+        )
+        table.add_row(label, "∞" if value == math.inf else format(value, form))
+    console.print(table)
+    if not solution.rs_stable:
+        console.print(
+            "[yellow]warning:[/] replica symmetry is unstable here (AT eigenvalue above 1): "
+            "these numbers are an approximation, usually a good one for M and q",
+            highlight=False,
+            soft_wrap=True,
+        )

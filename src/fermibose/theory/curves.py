@@ -1,0 +1,212 @@
+"""Curves: solutions along a parameter by continuation, each point starting from the one before."""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import joblib
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fermibose.errors import InputError
+from fermibose.plotting import COLOURS, figure
+from fermibose.progress import progress_bar
+from fermibose.theory.fixed_point import ConvergenceError
+from fermibose.theory.problem import Array, Problem
+from fermibose.theory.saddle import to_overlaps, to_vector
+from fermibose.theory.solution import Solution
+from fermibose.theory.solver import solve
+
+COLUMNS = (
+    "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
+    "boson_distance", "adversarial_area", "training_energy", "at_eigenvalue", "rs_stable",
+    "residual", "iterations", "error",
+)  # fmt: skip
+SYMBOLS = {
+    "alpha": "α",
+    "delta": "Δ",
+    "beta": "β",
+    "d_f": "$d_F$",
+    "weight_decay": "$λ_w$",
+    "m": "m",
+    "rho": "ρ",
+    "softness": "a",
+}  # how axes are labelled
+_PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Curve(Sequence[Solution]):
+    """Solutions along one parameter; a sequence of them, with columns."""
+
+    parameter: str
+    solutions: tuple[Solution, ...]
+
+    def __len__(self) -> int:
+        return len(self.solutions)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.solutions[index]
+
+    @property
+    def values(self) -> Array:
+        """The parameter's values."""
+        return np.array([getattr(s.problem, self.parameter) for s in self.solutions])
+
+    def column(self, name: str) -> Array:
+        """One quantity along the curve, by its name on a solution."""
+        return np.array([getattr(s, name) for s in self.solutions], dtype=float)
+
+    def save_csv(self, path: str | Path) -> None:
+        """Write the parameter and every quantity in COLUMNS, one row a point."""
+        write_csv(path, {self.parameter: self.values} | {n: self.column(n) for n in COLUMNS})
+
+    def draw(
+        self, path: str | Path, *, quantities: Sequence[str] = ("generalization_loss", "accuracy")
+    ) -> None:
+        """One panel a quantity; the line is dotted where replica symmetry is unstable."""
+        with figure(path, columns=len(quantities), size=(4.4 * len(quantities), 3.4)) as (_, axes):
+            for ax, name in zip(np.atleast_1d(axes).ravel(), quantities, strict=True):
+                draw_line(ax, self, name)
+                ax.set(xlabel=SYMBOLS[self.parameter], ylabel=name.replace("_", " "))
+                if ax.get_legend_handles_labels()[0]:
+                    ax.legend()
+
+
+def draw_line(ax: Any, curve: Curve, quantity: str, **look: Any) -> None:
+    """A quantity along a curve: full where replica symmetry is stable, dotted where it is not."""
+    values = curve.column(quantity)
+    stable = curve.column("rs_stable") > 0
+    dotted = ~stable
+    dotted[:-1] |= ~stable[1:]  # up to the neighbours, so that the line has no gap
+    dotted[1:] |= ~stable[:-1]
+    look = {"color": COLOURS["theory"]} | look
+    ax.plot(curve.values, np.where(stable, values, np.nan), **look)
+    if dotted.any():
+        label = "replica symmetry unstable"
+        ax.plot(curve.values, np.where(dotted, values, np.nan), **look, ls=":", label=label)
+
+
+def trace(
+    problem: Problem,
+    parameter: str,
+    values: ArrayLike,
+    *,
+    tol: float = 1e-8,
+    workers: int = 1,
+    show: bool | None = None,
+) -> Curve:
+    """Solve the problem at each value of a parameter, in the order given.
+
+    Every point starts from the solution before it (pieces of 30 points start afresh, so that
+    ``workers`` processes can share them and still give the same numbers). show: progress bar, see
+    :func:`fermibose.progress.progress_bar`.
+    """
+    problems = along(problem, parameter, values)
+    pieces = [problems[i : i + _PIECE] for i in range(0, len(problems), _PIECE)]
+    done = spread(lambda piece: continue_along(piece, tol=tol), pieces, workers=workers, show=show)
+    curve: list[Solution] = []
+    for point in (p for piece in done for p in piece):
+        if isinstance(point, ConvergenceError):
+            raise point
+        curve.append(point)
+    return Curve(parameter, tuple(curve))
+
+
+def along(problem: Problem, parameter: str, values: ArrayLike) -> list[Problem]:
+    """The problem at each value of a parameter."""
+    check_parameter(parameter)
+    array = np.atleast_1d(np.asarray(values, dtype=float))
+    if array.ndim != 1 or not array.size:
+        raise InputError(f"values of {parameter} must be a non-empty list of numbers")
+    return [at_value(problem, parameter, float(v)) for v in array]
+
+
+def at_value(problem: Problem, parameter: str, value: float) -> Problem:
+    """The problem with one parameter changed."""
+    change: dict[str, Any] = {parameter: value}
+    return replace(problem, **change)
+
+
+def check_parameter(parameter: str) -> None:
+    """Refuse a name that is not a number in Problem."""
+    if parameter not in SYMBOLS:
+        raise InputError(f"{parameter!r} is not a parameter: use one of {', '.join(SYMBOLS)}")
+
+
+def continue_along(
+    problems: Sequence[Problem], *, tol: float | None = None
+) -> list[Solution | ConvergenceError]:
+    """Solve problems one from another; a failed point is returned as an error and seeds nothing."""
+    points: list[Solution | ConvergenceError] = []
+    for problem in problems:
+        known = [p for p in points[-3:] if isinstance(p, Solution)]
+        start = _predict(known) if points and points[-1] in known else None
+        points.append(attempt(problem, start, tol=tol))
+    return points
+
+
+def attempt(
+    problem: Problem, start: Solution | None = None, *, tol: float | None = None
+) -> Solution | ConvergenceError:
+    """``solve``, with a failure returned instead of raised."""
+    try:
+        return solve(problem, start, tol=tol)
+    except ConvergenceError as error:
+        return error
+
+
+def _predict(known: Sequence[Solution]) -> Solution:
+    """The last solution moved on: a polynomial through the last ones, for equal steps."""
+    states = [to_vector(s.overlaps) for s in known]
+    ordered = [s.candidate.ordered for s in known]
+    if len(set(ordered)) > 1:
+        return known[-1]
+    weights = {1: (1,), 2: (-1, 2), 3: (1, -3, 3)}[len(states)]
+    x = sum(w * state for w, state in zip(weights, states, strict=True))
+    return replace(known[-1], overlaps=to_overlaps(np.asarray(x)))
+
+
+def spread(
+    work: Callable[[Task], list[Result]],
+    tasks: Sequence[Task],
+    *,
+    workers: int,
+    show: bool | None,
+    text: str = "solving",
+) -> list[list[Result]]:
+    """work(task) for every task, in order, over ``workers`` processes, with a progress bar."""
+    if workers < 1:
+        raise InputError(f"workers must be at least 1, got {workers!r}")
+    results: list[list[Result]] = []
+    with progress_bar(text, len(tasks), show=show) as advance:
+        for result in _results(work, tasks, min(workers, len(tasks))):
+            results.append(result)
+            advance()
+    return results
+
+
+def _results(
+    work: Callable[[Task], list[Result]], tasks: Sequence[Task], workers: int
+) -> Iterator[list[Result]]:
+    if workers == 1:
+        yield from (work(task) for task in tasks)
+        return
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        pool = joblib.Parallel(n_jobs=workers, return_as="generator")
+        yield from pool(joblib.delayed(work)(task) for task in tasks)
+
+
+def write_csv(path: str | Path, columns: dict[str, Array]) -> None:
+    """Columns of equal length as a CSV file with a header; missing folders are made."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))

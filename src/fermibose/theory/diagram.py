@@ -1,0 +1,96 @@
+"""Phase diagrams: the solution on a grid of two parameters, one row a task, on every core."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import joblib
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fermibose.errors import InputError
+from fermibose.plotting import figure
+from fermibose.theory.curves import COLUMNS, SYMBOLS, along, attempt, spread, write_csv
+from fermibose.theory.fixed_point import ConvergenceError
+from fermibose.theory.problem import Array, Problem
+from fermibose.theory.solution import Solution
+
+
+@dataclass(frozen=True)
+class PhaseDiagram:
+    """Solutions on a grid; a point that did not converge is None and named in ``failures``."""
+
+    x: str
+    y: str
+    x_values: Array  # (columns,)
+    y_values: Array  # (rows,)
+    solutions: tuple[tuple[Solution | None, ...], ...]  # rows of columns
+    failures: tuple[str, ...]
+
+    def map(self, name: str) -> Array:
+        """One quantity as an array (rows, columns), NaN where there is no solution."""
+        rows = [[getattr(s, name, np.nan) for s in row] for row in self.solutions]
+        return np.array(rows, dtype=float)
+
+    def save_csv(self, path: str | Path) -> None:
+        """One row a point: both parameters and every quantity of a solution."""
+        x, y = np.meshgrid(self.x_values, self.y_values)
+        grid = {self.x: x.ravel(), self.y: y.ravel()}
+        write_csv(path, grid | {name: self.map(name).ravel() for name in COLUMNS})
+
+    def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
+        """A map of one quantity, with the lines where order and where replica symmetry end."""
+        with figure(path, size=(5.6, 4.0)) as (fig, ax):
+            colours = ax.pcolormesh(
+                self.x_values, self.y_values, self.map(quantity), shading="nearest", cmap="viridis"
+            )
+            fig.colorbar(colours, label=quantity.replace("_", " "))
+            # The stiffness vanishes on both sides of the transition.
+            stiffness = np.abs(self.map("label_stiffness"))
+            order = np.where(self.map("M") > 0, stiffness, -stiffness)
+            at = np.log(np.clip(self.map("at_eigenvalue"), 1e-9, 1e9))
+            for values, name, style in ((order, "M = 0", "-"), (at, "AT = 1", "--")):
+                if np.nanmin(values) < 0 < np.nanmax(values):
+                    axes = (self.x_values, self.y_values)
+                    ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
+                    ax.plot([], [], color="grey", linestyle=style, label=name)
+            ax.set(xlabel=SYMBOLS[self.x], ylabel=SYMBOLS[self.y])
+            ax.grid(False)
+            if ax.get_legend_handles_labels()[0]:
+                fig.legend(loc="outside upper center", ncols=2)
+
+
+def phase_diagram(
+    problem: Problem,
+    x: str,
+    x_values: ArrayLike,
+    y: str,
+    y_values: ArrayLike,
+    *,
+    tol: float | None = None,
+    workers: int | None = None,
+    show: bool | None = None,
+) -> PhaseDiagram:
+    """Solve the problem on the grid x_values × y_values of two of its parameters.
+
+    Every point is solved afresh, so that each is the solution of lowest free energy, not the
+    continuation of a neighbour. Rows are shared by ``workers`` processes (default: one a core).
+    """
+    if x == y:
+        raise InputError(f"x and y must be two different parameters, got {x!r} twice")
+    rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
+    workers = joblib.cpu_count() if workers is None else workers
+    points = spread(
+        lambda row: [attempt(point, tol=tol) for point in row],
+        rows,
+        workers=workers,
+        show=show,
+        text="phase diagram",
+    )
+    return PhaseDiagram(
+        x,
+        y,
+        np.asarray(x_values, dtype=float),
+        np.asarray(y_values, dtype=float),
+        tuple(tuple(None if isinstance(p, ConvergenceError) else p for p in row) for row in points),
+        tuple(str(p) for row in points for p in row if isinstance(p, ConvergenceError)),
+    )

@@ -1,0 +1,93 @@
+"""The theory behind the published figures: each function returns its curves and can draw them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fermibose.plotting import COLOURS, figure
+from fermibose.theory.curves import SYMBOLS, Curve, draw_line, trace
+from fermibose.theory.problem import Problem
+
+
+def figure_2(
+    path: str | Path | None = None,
+    *,
+    problem: Problem | None = None,
+    points: int = 30,
+    show: bool | None = None,
+) -> dict[str, Curve]:
+    """Fig. 2: ε_g against α (a) and Δ (b), accuracy (c) and fermion distance (d) against d_F.
+
+    Returns the curves along ``alpha``, ``delta`` and ``d_f``. The published setting is the default.
+    """
+    problem = Problem() if problem is None else problem
+    values = {
+        "alpha": np.linspace(0.3, 5**0.5, points) ** 2,  # closer where the curves are steep
+        "delta": np.linspace(0.1, 1.5, points),
+        "d_f": np.linspace(0, 2, points) ** 2,
+    }
+    curves = {name: trace(problem, name, v, show=show) for name, v in values.items()}
+    if path is not None:
+        with figure(path, rows=2, columns=2, size=(8.6, 6.4)) as (_, axes):
+            _panel(axes[0, 0], curves["alpha"], "generalization_loss", "test loss $ε_g$", "(a)")
+            _panel(axes[0, 1], curves["delta"], "generalization_loss", "test loss $ε_g$", "(b)")
+            _panel(axes[1, 0], curves["d_f"], "accuracy", "test accuracy", "(c)")
+            _panel(axes[1, 1], curves["d_f"], "fermion_distance", "fermion distance $D_F^2$", "(d)")
+            span = curves["d_f"].values[[0, -1]]
+            axes[1, 1].plot(span, span, "--", color=COLOURS["published"], label="$D_F^2 = d_F$")
+            axes[1, 1].legend(loc="lower right")
+    return curves
+
+
+def figure_rho(
+    path: str | Path | None = None,
+    *,
+    problem: Problem | None = None,
+    points: int = 40,
+    show: bool | None = None,
+) -> Curve:
+    """Accuracy against the fraction ρ of boson pairs, which it survives up to ρ_c."""
+    problem = Problem() if problem is None else problem
+    values = np.concatenate(
+        [np.linspace(0, 0.9, points // 2), np.linspace(0.9, 1, points - points // 2 + 1)[1:]]
+    )
+    curve = trace(problem, "rho", values, show=show)
+    if path is not None:
+        with figure(path, size=(5.0, 3.6)) as (_, ax):
+            _panel(ax, curve, "accuracy", "test accuracy", "")
+    return curve
+
+
+def figure_attack(
+    path: str | Path | None = None,
+    *,
+    problem: Problem | None = None,
+    points: int = 30,
+    show: bool | None = None,
+) -> Curve:
+    """Inset of Fig. 5(c): accuracy under an ℓ₂ attack, and the area under it, against d_F."""
+    problem = Problem() if problem is None else problem
+    curve = trace(problem, "d_f", np.linspace(0, 2, points) ** 2, show=show)
+    if path is not None:
+        with figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
+            left, right = axes[0]
+            strengths = np.linspace(0, 1, 60)
+            for d_f, colour in ((0.1, "machine"), (1.0, "baseline"), (4.0, "boson")):
+                s = curve[int(np.argmin(np.abs(curve.values - d_f)))]
+                accuracy = [s.adversarial_accuracy(e) for e in strengths]
+                label = f"$d_F$ = {s.problem.d_f:.1f}"
+                left.plot(strengths, accuracy, color=COLOURS[colour], label=label)
+            left.set(xlabel="attack strength ε", ylabel="accuracy", ylim=(0, 1.02))
+            left.legend(loc="lower left")
+            _panel(right, curve, "adversarial_area", "area under accuracy, ε from 0 to 1", "")
+    return curve
+
+
+def _panel(ax: Any, curve: Curve, quantity: str, label: str, title: str) -> None:
+    draw_line(ax, curve, quantity)
+    ax.set(xlabel=SYMBOLS[curve.parameter], ylabel=label)
+    if title:
+        ax.set_title(title, loc="left")
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend()

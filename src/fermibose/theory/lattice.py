@@ -1,0 +1,100 @@
+"""Which nodes a state needs: axes and channel chosen from the widths of its two Gaussians."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fermibose.theory.channel import Channel, GaussianChannel, pair_table
+from fermibose.theory.grid import SQRT2, Axis
+from fermibose.theory.moreau import MoreauChannel
+from fermibose.theory.problem import Problem
+from fermibose.theory.replica import Overlaps
+
+_TAIL = 5.5  # widths of the field ω that the grid covers
+_REACH = 6.0  # thermal widths s that the table of H extends beyond that
+_FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Nodes for the field ω, the channel evaluated there, and the states they are good for."""
+
+    r: Axis
+    t: Axis
+    channel: Channel
+    reach: float  # largest field on the nodes
+    width: float  # Δ√Q the nodes were made for
+    c: float  # Δ²χ the nodes were made for
+
+    def covers(self, problem: Problem, overlaps: Overlaps) -> bool:
+        """Whether the state's field is inside the nodes and no narrower than they resolve."""
+        mean, width = _field(problem, overlaps)
+        c = problem.delta**2 * overlaps.chi
+        inside = mean + 0.9 * _TAIL * width <= self.reach <= mean + 2 * _TAIL * width
+        return inside and width >= 0.7 * self.width and 0.6 * self.c <= c <= 1.8 * self.c
+
+
+def make_lattice(
+    problem: Problem,
+    overlaps: Overlaps,
+    *,
+    coarseness: float = 1.0,
+    widest: float = math.inf,
+) -> Lattice:
+    """The lattice for a state; coarseness > 1 takes wider steps everywhere.
+
+    widest: an upper bound on the steps of the field.
+    """
+    mean, width = _field(problem, overlaps)
+    c = problem.delta**2 * overlaps.chi
+    reach = mean + _TAIL * width
+    folded = problem.odd
+    s = math.sqrt(c / problem.beta)
+    z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem)))
+    z_reach += _REACH * s
+    step, finest, z_step = _steps(problem, mean, width, s)
+    step = max(min(coarseness * step, width / 1.6, widest), coarseness * reach / _FIELDS)
+    z_step = coarseness * max(z_step, z_reach / _TABLE)
+    z_t = Axis.uniform(z_step, z_reach, folded=folded)
+    z_r = Axis.uniform(z_step, z_reach)
+    t = Axis.uniform(step, reach, folded=folded)
+    if problem.zero_temperature:
+        r = Axis.one_sided(step, reach)
+        zero = MoreauChannel(problem, at=(r, t), on=(z_r, z_t))
+        return Lattice(r, t, zero, reach, width, c)
+    r = Axis.graded(step, min(step, coarseness * finest), reach, width=8.0)
+    table = pair_table(problem, z_r, z_t)
+    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
+    return Lattice(r, t, warm, reach, width, c)
+
+
+def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:
+    """Steps of the field, of the field at r = 0, and of the table of H.
+
+    The force changes over a width of order s² where minima of the energy compete: always at r = 0
+    for fermion pairs, elsewhere on curves that need not be resolved as finely, and that the field
+    rarely meets when its mean is well above its width. e^{−βH} has ridges of width 1/√(2β) and the
+    corner of the hinge, under a Gaussian of width s. At zero temperature the table only chooses
+    among minima.
+    """
+    if problem.zero_temperature:
+        return min(0.05, width / 5), 0.05, 0.08
+    ridge = min(0.05, max(0.03, 0.25 / math.sqrt(problem.beta)))
+    corner = max(0.012, math.sqrt(problem.softness) / 2.5)
+    apart = min(1.0, max(0.0, mean / width - 1))
+    smooth = max(0.04 + 0.025 * apart, min(s**2 / 12, s / 5))
+    return min(smooth, max(0.025, 3 * s**2)), s**2 / 3, min(s / 4, ridge, corner)
+
+
+def _field(problem: Problem, overlaps: Overlaps) -> tuple[float, float]:
+    """Mean (along r or t) and width of the field ω."""
+    return SQRT2 * problem.m * abs(overlaps.M), problem.delta * math.sqrt(overlaps.Q)
+
+
+def _contact(problem: Problem) -> float:
+    """The r beyond which a fermion pair at t = 0 is pushed no further out."""
+    r = np.linspace(0, 40, 401)
+    d2 = (problem.phi(r / SQRT2) - problem.phi(-r / SQRT2)) ** 2
+    free = (d2 >= problem.d_f + 0.3) | (d2 >= d2[-1] * (1 - 1e-4))
+    return float(r[int(np.argmax(free))])

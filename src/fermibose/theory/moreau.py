@@ -1,0 +1,178 @@
+r"""The channel at zero temperature: the Moreau envelope of the pair energy and its proximal map.
+
+.. math:: F(ω) = \min_z \{|z-ω|^2/2c + H(z)\}, \qquad ∇F = (ω - z^*)/c, \qquad
+          ∇^2F = H''(1 + cH'')^{-1}
+
+H is not convex: the minimum z*(ω) is found among all of them on a table (the minimum over a square
+is taken one axis at a time), then polished by Newton's method. Where two minima tie, z* jumps and
+∇F with it; ``share`` gives the two nodes beside a jump their part of the cell between them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fermibose.theory.channel import Effective, Response, pair_table
+from fermibose.theory.grid import SQRT2, Axis
+from fermibose.theory.problem import Array, Problem
+
+_POLISHINGS = 60  # Newton steps at most; all but a few nodes need five
+_STENCIL = 1e-3  # step of the five-point derivatives of the activation
+
+
+@dataclass(frozen=True)
+class _Derivatives:
+    """H, its gradient and its Hessian at points z of the rotated plane."""
+
+    H: Array
+    r: Array
+    t: Array
+    rr: Array
+    rt: Array
+    tt: Array
+
+
+class MoreauChannel:
+    """F, ∇F, ∇²F at zero temperature on the nodes r × t, from a table of H on z × z'."""
+
+    def __init__(self, problem: Problem, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]) -> None:
+        self._problem = problem
+        self._axes = (*at, *on)
+        self._H = pair_table(problem, *on)
+
+    def effective(self, c: float) -> Effective:
+        """F and ∇F, with the share of each node beside a jump."""
+        z_r, z_t, local = self._minima(c)
+        grad_r, grad_t = self._offsets(z_r, z_t, c)
+        F = local.H + c / 2 * (grad_r**2 + grad_t**2)
+        share = _share(self._axes[0], F, grad_r, _resolvent(local, c).rr, z_r, z_t)
+        return Effective(F, grad_r, grad_t, share)
+
+    def response(self, c: float) -> Response:
+        """∇²F away from the jumps, and H(z*)."""
+        return _resolvent(self._minima(c)[2], c)
+
+    def _offsets(self, z_r: Array, z_t: Array, c: float) -> tuple[Array, Array]:
+        r, t, _, _ = self._axes
+        return (r.nodes[:, None] - z_r) / c, (t.nodes - z_t) / c
+
+    def _minima(self, c: float) -> tuple[Array, Array, _Derivatives]:
+        """Global minima z* for every node and both kinds of pair, and H around them."""
+        r, t, z_r, z_t = self._axes
+        cost_r = (z_r.nodes - r.nodes[:, None]) ** 2 / (2 * c)
+        cost_t = (z_t.nodes - t.nodes[:, None]) ** 2 / (2 * c)
+        shape = (2, r.nodes.size, t.nodes.size)
+        best_r, best_t = np.empty(shape), np.empty(shape)
+        for kind, H in enumerate(self._H):
+            for i, row in enumerate(cost_r):
+                along_r = row[:, None] + H
+                j = along_r.argmin(0)
+                k = (along_r[j, np.arange(j.size)] + cost_t).argmin(1)
+                best_t[kind, i] = z_t.nodes[k]
+                best_r[kind, i] = z_r.nodes[j[k]]
+        return self._polish(best_r, best_t, c)
+
+    def _polish(self, z_r: Array, z_t: Array, c: float) -> tuple[Array, Array, _Derivatives]:
+        """Newton's method on |z−ω|²/2c + H from the best node of the table.
+
+        A move that raises the cost is taken back and its length limited to a quarter.
+        """
+        r, t, axis, _ = self._axes
+        shape = z_r.shape
+        same = np.broadcast_to(np.array([True, False]).reshape(2, 1, 1), shape).ravel()
+        o_r = np.broadcast_to(r.nodes[:, None], shape).ravel()
+        o_t = np.broadcast_to(t.nodes, shape).ravel()
+        z_r, z_t = z_r.ravel(), z_t.ravel()
+        new_r, new_t = z_r.copy(), z_t.copy()
+        longest = np.full(z_r.size, axis.nodes[1] - axis.nodes[0])
+        cost = np.full(z_r.size, np.inf)
+        move_r, move_t = np.zeros_like(z_r), np.zeros_like(z_t)
+        todo = np.arange(z_r.size)
+        for _ in range(_POLISHINGS):
+            x, y, dx, dy = new_r[todo], new_t[todo], o_r[todo], o_t[todo]
+            local = self._derivatives(x, y, same[todo])
+            new_cost = local.H + ((x - dx) ** 2 + (y - dy) ** 2) / (2 * c)
+            lower = new_cost <= cost[todo]
+            good = todo[lower]
+            z_r[good], z_t[good], cost[good] = x[lower], y[lower], new_cost[lower]
+            a, b = _newton_move(local, (x - dx) / c + local.r, (y - dy) / c + local.t, c)
+            move_r[good], move_t[good] = a[lower], b[lower]
+            longest[todo[~lower]] /= 4
+            length = np.hypot(move_r[todo], move_t[todo])
+            brake = np.minimum(1.0, longest[todo] / np.maximum(length, 1e-300))
+            new_r[todo] = np.abs(z_r[todo] + brake * move_r[todo])
+            new_t[todo] = z_t[todo] + brake * move_t[todo]
+            todo = todo[brake * length > 1e-11]
+            if not todo.size:
+                break
+        z_r, z_t = z_r.reshape(shape), z_t.reshape(shape)
+        return z_r, z_t, self._derivatives(z_r, z_t, same.reshape(shape))
+
+    def _derivatives(self, z_r: Array, z_t: Array, same: NDArray[np.bool_]) -> _Derivatives:
+        """∂H from D = φ(z₁) − φ(z₂), turned into the (r, t) plane."""
+        phi1, up1, bend1 = self._activation((z_t + z_r) / SQRT2)
+        phi2, up2, bend2 = self._activation((z_t - z_r) / SQRT2)
+        D = phi1 - phi2
+        pair = self._problem.pair_energy
+        force = pair.force(D**2, same)
+        H_D, H_DD = 2 * D * force, 2 * force + 4 * D**2 * pair.curvature(D**2, same)
+        h1, h2 = H_D * up1, -H_D * up2
+        h11, h22 = H_DD * up1**2 + H_D * bend1, H_DD * up2**2 - H_D * bend2
+        h12 = -H_DD * up1 * up2
+        return _Derivatives(
+            H=pair.energy(D**2, same),
+            r=(h1 - h2) / SQRT2,
+            t=(h1 + h2) / SQRT2,
+            rr=(h11 + h22) / 2 - h12,
+            rt=(h11 - h22) / 2,
+            tt=(h11 + h22) / 2 + h12,
+        )
+
+    def _activation(self, z: Array) -> tuple[Array, Array, Array]:
+        """φ, φ′ and φ″ by five-point differences, so that any smooth function will do."""
+        h, phi = _STENCIL, self._problem.phi
+        a, b, mid, d, e = (phi(z + k * h) for k in (-2, -1, 0, 1, 2))
+        first = (a - e + 8 * (d - b)) / (12 * h)
+        second = (16 * (b + d) - 30 * mid - a - e) / (12 * h**2)
+        return mid, first, second
+
+
+def _newton_move(local: _Derivatives, g_r: Array, g_t: Array, c: float) -> tuple[Array, Array]:
+    """−(1/c + H'')⁻¹ g, with the Hessian lifted where it is not positive."""
+    a, b, d = local.rr + 1 / c, local.rt, local.tt + 1 / c
+    lowest = (a + d) / 2 - np.hypot((a - d) / 2, b)
+    lift = np.maximum(0.05 / c - lowest, 0.0)
+    a, d = a + lift, d + lift
+    det = a * d - b**2
+    return (b * g_t - d * g_r) / det, (b * g_r - a * g_t) / det
+
+
+def _resolvent(local: _Derivatives, c: float) -> Response:
+    """H''(1 + cH'')⁻¹ of symmetric 2 × 2 matrices."""
+    det_H = local.rr * local.tt - local.rt**2
+    det = 1 + c * (local.rr + local.tt) + c**2 * det_H
+    return Response(
+        (local.rr + c * det_H) / det, local.rt / det, (local.tt + c * det_H) / det, local.H
+    )
+
+
+def _share(r: Axis, F: Array, slope: Array, bend: Array, z_r: Array, z_t: Array) -> Array:
+    """How much of its cell each node deserves: 1, but for the two nodes beside a jump along r.
+
+    The jump lies where the two branches of F, expanded to second order from either side, meet.
+    """
+    step = float(r.nodes[1] - r.nodes[0])
+    jump = np.hypot(np.diff(z_r, axis=1), np.diff(z_t, axis=1)) > 8 * step
+    share = np.ones_like(F)
+    here, there = (slice(None), slice(None, -1)), (slice(None), slice(1, None))
+    drop = np.where(jump, slope[here] - slope[there], 1.0)
+    rise = F[there] - F[here]
+    x = np.clip((rise - slope[there] * step) / drop, 0, step)
+    gap = rise - slope[here] * x - bend[here] * x**2 / 2
+    gap += -slope[there] * (step - x) + bend[there] * (step - x) ** 2 / 2
+    x = np.clip(x + gap / drop, 0, step)
+    part = np.where(jump, x / step - 0.5, 0.0)
+    share[here] += part
+    share[there] -= part
+    return share

@@ -1,0 +1,65 @@
+r"""What a solution predicts: losses, distances and accuracies on new data, from M and q alone.
+
+A new pattern of class y has pre-activation z = y m M + Δ√q u with u ~ N(0, 1). With κ = m|M|/√q,
+
+.. math:: \mathrm{acc} = Φ(κ/Δ), \qquad \mathrm{acc}(ε) = Φ((κ-ε)/Δ)
+
+for an ℓ₂ attack of strength ε (scaled so that it moves w·x by an amount of order one): the gradient
+of the loss is along w, and the attack moves z by −yε√q whatever the increasing activation.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import ndtr
+
+from fermibose.theory.grid import SQRT2, Axis
+from fermibose.theory.problem import Array, Problem
+
+_TAIL = 8.5  # widths of the Gaussian that the averages cover
+
+
+def accuracy(problem: Problem, M: float, q: float, *, eps: float = 0.0) -> float:
+    """Fraction of new patterns with sgn(w·x) = y under an ℓ₂ attack of strength eps."""
+    return float(ndtr((_kappa(problem, M, q) - eps) / problem.delta))
+
+
+def adversarial_area(problem: Problem, M: float, q: float) -> float:
+    r"""∫₀¹ acc(ε) dε = Δ[g(κ/Δ) − g((κ−1)/Δ)] with g(x) = xΦ(x) + e^{−x²/2}/√(2π)."""
+
+    def g(x: float) -> float:
+        return x * float(ndtr(x)) + math.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+    kappa, delta = _kappa(problem, M, q), problem.delta
+    return delta * (g(kappa / delta) - g((kappa - 1) / delta))
+
+
+def distances(problem: Problem, M: float, q: float) -> tuple[float, float]:
+    """Mean D² of new boson and of new fermion pairs.
+
+    E D² = 2 Var φ(z) for two patterns of one class, averaged over the classes; for opposite classes
+    the squared difference of the class means comes on top.
+    """
+    mean, width = problem.m * abs(M), problem.delta * math.sqrt(q)
+    axis = Axis.uniform(min(0.02, width / 4), _TAIL, folded=False)
+    weights = np.exp(-(axis.nodes**2) / 2) * axis.weights / math.sqrt(2 * math.pi)
+    classes = [problem.phi(y * mean + width * axis.nodes) for y in (1.0, -1.0)]
+    means = [float(weights @ phi) for phi in classes]
+    variance = sum(float(weights @ (x - c) ** 2) for x, c in zip(classes, means, strict=True))
+    return variance, variance + (means[0] - means[1]) ** 2
+
+
+def generalization_loss(problem: Problem, M: float, q: float) -> float:
+    r"""ε_g: mean energy of a new pair, ρ E[D²/2] + (1−ρ) E[φ(d_F − D²)/2]."""
+    mean, width = SQRT2 * problem.m * abs(M), problem.delta * math.sqrt(q)
+    boson = distances(problem, M, q)[0] / 2
+    step = min(0.03, width / 4)
+    r = Axis.uniform(step, mean + _TAIL * width)
+    t = Axis.uniform(step, _TAIL * width, folded=problem.odd)
+    H = problem.energies((t.nodes + r.nodes[:, None]) / SQRT2, (t.nodes - r.nodes[:, None]) / SQRT2)
+    fermion: Array = r.gaussian(mean, width)[0] @ H[1] @ t.gaussian(0.0, width)[0]
+    return problem.rho * boson + (1 - problem.rho) * float(fermion)
+
+
+def _kappa(problem: Problem, M: float, q: float) -> float:
+    return problem.m * abs(M) / math.sqrt(q)

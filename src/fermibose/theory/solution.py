@@ -1,0 +1,125 @@
+"""A solved saddle point and everything that can be read off it."""
+
+import math
+from dataclasses import dataclass
+
+from fermibose.theory import observables
+from fermibose.theory.problem import Problem
+from fermibose.theory.replica import Conjugates, Overlaps
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A saddle point as the coarse grid sees it."""
+
+    overlaps: Overlaps
+    free_energy: float
+    label_stiffness: float  # below 0, a state of M = 0 grows a magnetisation
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it tells the clusters apart: M > 0, and not merely on its way out of M = 0."""
+        size = abs(self.overlaps.M)
+        ratio = size / math.sqrt(self.overlaps.Q)
+        if self.label_stiffness < 0:
+            return size > 0.1 and ratio > 0.1
+        return size > 1e-6 and ratio > 1e-4
+
+    @property
+    def locally_stable(self) -> bool:
+        """False for a state of M = 0 that grows a magnetisation."""
+        return self.ordered or self.label_stiffness >= 0
+
+
+class Predictions:
+    """What M and q predict of new data."""
+
+    problem: Problem
+
+    @property
+    def M(self) -> float:
+        """Mean weight Σ w/N."""
+        raise NotImplementedError
+
+    @property
+    def q(self) -> float:
+        """Self-overlap ⟨w·w⟩/N."""
+        raise NotImplementedError
+
+    @property
+    def accuracy(self) -> float:
+        """Classification accuracy on new patterns."""
+        return observables.accuracy(self.problem, self.M, self.q)
+
+    @property
+    def generalization_loss(self) -> float:
+        """Mean energy of a new pair, ε_g."""
+        return observables.generalization_loss(self.problem, self.M, self.q)
+
+    @property
+    def fermion_distance(self) -> float:
+        """Mean D² of new fermion pairs."""
+        return observables.distances(self.problem, self.M, self.q)[1]
+
+    @property
+    def boson_distance(self) -> float:
+        """Mean D² of new boson pairs."""
+        return observables.distances(self.problem, self.M, self.q)[0]
+
+    def adversarial_accuracy(self, eps: float) -> float:
+        """Accuracy under an ℓ₂ attack of strength eps."""
+        return observables.accuracy(self.problem, self.M, self.q, eps=eps)
+
+    @property
+    def adversarial_area(self) -> float:
+        """Area under the accuracy-ε curve for ε from 0 to 1."""
+        return observables.adversarial_area(self.problem, self.M, self.q)
+
+
+@dataclass(frozen=True)
+class Solution(Predictions):
+    """A replica-symmetric saddle point with M >= 0. ``converged`` is True of every one returned."""
+
+    problem: Problem
+    overlaps: Overlaps
+    conjugates: Conjugates
+    free_energy: float  # f, per weight
+    training_energy: float  # mean H of a training pair
+    mean_field_energy: float  # E F: what one more pair per weight adds to the free energy
+    at_eigenvalue: float  # αΔ⁴χ² E‖∇²F‖²; infinite where the zero-temperature field jumps
+    label_stiffness: float  # 1 + χαm² E[y·∇²F y]: below 0, a state of M = 0 grows a magnetisation
+    residual: float  # largest undamped change of M, q, Q, χ (of q or χ above 1, relative)
+    iterations: int
+    converged: bool
+    error: float  # the same change on going to a second, coarser grid
+    rivals: tuple[Candidate, ...] = ()  # other saddle points met on the way
+
+    @property
+    def candidate(self) -> Candidate:
+        """The saddle point without its observables."""
+        return Candidate(self.overlaps, self.free_energy, self.label_stiffness)
+
+    @property
+    def M(self) -> float:
+        """Mean weight Σ w/N."""
+        return self.overlaps.M
+
+    @property
+    def q(self) -> float:
+        """Self-overlap ⟨w·w⟩/N."""
+        return self.overlaps.q(self.problem.beta)
+
+    @property
+    def Q(self) -> float:
+        """Overlap of two replicas; equal to q at zero temperature."""
+        return self.overlaps.Q
+
+    @property
+    def chi(self) -> float:
+        """Response χ = β(q − Q)."""
+        return self.overlaps.chi
+
+    @property
+    def rs_stable(self) -> bool:
+        """Whether replica symmetry holds (de Almeida-Thouless)."""
+        return self.at_eigenvalue < 1

@@ -1,0 +1,214 @@
+"""Channel. Oracles: mpmath, brute-force quadrature in the unturned plane, finite differences,
+brute-force search for the minimum."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import erf, roots_legendre
+
+from fermibose.theory.channel import GaussianChannel, gaussian_kernels, pair_table
+from fermibose.theory.grid import Axis
+from fermibose.theory.moreau import MoreauChannel
+from fermibose.theory.problem import Problem
+
+POINTS = [(0.0, 0.3), (0.45, 0.7), (1.4, 0.1), (2.1, 1.3)]  # (r, t)
+
+
+def nodes(values, folded=True):
+    values = np.array(sorted(set(values)))
+    return Axis(values, np.ones(values.size), folded)
+
+
+def channel_at(problem, points, *, step=0.012, reach=8.0):
+    """The finite-temperature channel on the product of the points' coordinates, on a fine table."""
+    r, t = nodes([p[0] for p in points]), nodes([p[1] for p in points])
+    z_r, z_t = Axis.uniform(step, reach), Axis.uniform(step, reach, folded=problem.odd)
+    table = pair_table(problem, z_r, z_t)
+    return GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t)), r, t
+
+
+def plain_energy(problem, z1, z2, same):
+    """H as printed in the paper, with nothing of the package."""
+    phi = problem.phi
+    d2 = (phi(z1) - phi(z2)) ** 2
+    x = problem.d_f - d2
+    return d2 / 2 if same else (x + np.sqrt(x**2 + problem.softness)) / 4
+
+
+def brute_log_z(problem, c, r, t, same):
+    """ln ∫ N(z; ω, c/β) e^{−βH} by Gauss-Legendre panels in (z₁, z₂)."""
+    s = math.sqrt(c / problem.beta)
+    x, w = roots_legendre(12)
+    edges = np.linspace(-16, 16, 129)  # a pair may be pulled far out into the Gaussian's tail
+    half = (edges[1:] - edges[:-1])[:, None] / 2
+    u = ((edges[1:] + edges[:-1])[:, None] / 2 + half * x).ravel()
+    weight = (half * w).ravel() * np.exp(-(u**2) / 2) / math.sqrt(2 * math.pi)
+    z1, z2 = (t + r) / math.sqrt(2) + s * u, (t - r) / math.sqrt(2) + s * u
+    H = plain_energy(problem, z1[:, None], z2[None, :], same)
+    return math.log(weight @ np.exp(-problem.beta * H) @ weight)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(),
+        Problem(beta=200.0, d_f=2.0),
+        Problem(beta=3.0, softness=0.05),
+        Problem(activation=erf),
+        Problem(activation="logistic", d_f=0.3),
+        Problem(activation=lambda z: np.tanh(z) + 0.2 * np.tanh(z / 2) ** 2),
+    ],
+    ids=["default", "cold", "warm", "erf", "logistic", "not odd"],
+)
+def test_log_z_is_the_integral(problem):
+    c = 1.5
+    channel, r, t = channel_at(problem, POINTS)
+    F = channel.effective(c).F
+    for a, b in POINTS:
+        i, k = r.nodes.searchsorted(a), t.nodes.searchsorted(b)
+        for kind, same in enumerate((True, False)):
+            expected = brute_log_z(problem, c, a, b, same)
+            assert -problem.beta * F[kind, i, k] == pytest.approx(expected, abs=1e-8, rel=1e-10)
+
+
+def assert_derivatives(pair, response, h, *, rtol, atol):
+    """∇F and ∇²F in the middle of a 5 × 5 grid of step h, by differences of F."""
+    first = np.array([1, -8, 0, 8, -1]) / (12 * h)
+    second = np.array([-1, 16, -30, 16, -1]) / (12 * h**2)
+    mid = np.eye(5)[2]
+    for got, left, right in [
+        (pair.r, first, mid),
+        (pair.t, mid, first),
+        (response.rr, second, mid),
+        (response.rt, first, first),
+        (response.tt, mid, second),
+    ]:
+        expected = np.einsum("krt,r,t->k", pair.F, left, right)
+        np.testing.assert_allclose(got[:, 2, 2], expected, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_log_z_against_mpmath(same):
+    problem, c, (a, b) = Problem(beta=20.0), 2.0, (0.9, 0.4)
+    s = mpmath.sqrt(c / problem.beta)
+    w1, w2 = (b + a) / mpmath.sqrt(2), (b - a) / mpmath.sqrt(2)
+
+    def integrand(u, v):
+        d2 = (mpmath.tanh(w1 + s * u) - mpmath.tanh(w2 + s * v)) ** 2
+        x = problem.d_f - d2
+        H = d2 / 2 if same else (x + mpmath.sqrt(x**2 + problem.softness)) / 4
+        return mpmath.exp(-(u**2 + v**2) / 2 - problem.beta * H) / (2 * mpmath.pi)
+
+    grid = [-8, -5, -3, -2, -1, 0, 1, 2, 3, 5, 8]
+    exact = mpmath.log(mpmath.quad(integrand, grid, grid, method="gauss-legendre", maxdegree=3))
+    channel, _, _ = channel_at(problem, [(a, b)])
+    F = channel.effective(c).F[0 if same else 1, 0, 0]
+    assert -problem.beta * F == pytest.approx(float(exact), abs=1e-8)
+
+
+def test_gradient_curvature_and_energy_are_derivatives_of_f():
+    """∇F and ∇²F by differences of F in ω, ⟨H⟩ = ∂(βF)/∂β at a fixed Gaussian."""
+    problem, c, h = Problem(), 1.4, 1e-3
+    shifts = [-2 * h, -h, 0.0, h, 2 * h]
+    base = (0.9, 0.6)
+    r, t = nodes([base[0] + s for s in shifts]), nodes([base[1] + s for s in shifts])
+    z = Axis.uniform(0.012, 8.0)
+    table = pair_table(problem, z, z)
+    channel = GaussianChannel(table, problem.beta, at=(r, t), on=(z, z))
+    pair, response = channel.effective(c), channel.response(c)
+    assert_derivatives(pair, response, h, rtol=2e-6, atol=2e-7)
+    up, down = (
+        beta * GaussianChannel(table, beta, at=(r, t), on=(z, z)).effective(c * beta / 50).F
+        for beta in (50 + 1e-3, 50 - 1e-3)
+    )
+    np.testing.assert_allclose(response.energy, (up - down) / 2e-3, rtol=1e-6, atol=1e-9)
+
+
+def test_kernels_fold_an_even_function():
+    """A folded axis gives what the whole line gives, and exact moments of a Gaussian."""
+    x = nodes([0.0, 0.4, 1.7])
+    half, line = Axis.uniform(0.02, 9.0), Axis.uniform(0.02, 9.0, folded=False)
+    folded = [k @ np.cos(half.nodes) for k in gaussian_kernels(x, half, 0.5, order=2)]
+    whole = [k @ np.cos(line.nodes) for k in gaussian_kernels(x, line, 0.5, order=2)]
+    damped = math.exp(-0.125)
+    exact = [damped * np.cos(x.nodes), -damped * np.sin(x.nodes), -damped * np.cos(x.nodes)]
+    for a, b, e in zip(folded, whole, exact, strict=True):
+        np.testing.assert_allclose(a, e, atol=1e-13)
+        np.testing.assert_allclose(b, e, atol=1e-13)
+
+
+def moreau_at(problem, points):
+    r, t = nodes([p[0] for p in points]), nodes([p[1] for p in points])
+    z = Axis.uniform(0.05, 8.0)
+    return MoreauChannel(problem, at=(r, t), on=(z, z)), r, t
+
+
+@pytest.mark.parametrize(
+    ("problem", "c"),
+    [
+        (Problem(beta=math.inf), 1.4),
+        (Problem(beta=math.inf, softness=1e-4), 4.0),
+        (Problem(beta=math.inf, d_f=3.4, activation=erf), 8.0),
+    ],
+)
+def test_zero_temperature_finds_the_global_minimum(problem, c):
+    """Against the best of every point of a fine square around it, refined once more."""
+    channel, r, t = moreau_at(problem, [(0.05, 0.0), (0.6, 0.9), (1.7, 2.2), (3.0, 0.4)])
+    F = channel.effective(c).F
+    for i, a in enumerate(r.nodes):
+        for k, b in enumerate(t.nodes):
+            w1, w2 = (b + a) / math.sqrt(2), (b - a) / math.sqrt(2)
+            for kind, same in enumerate((True, False)):
+                z1, z2, width = w1, w2, 5.0
+                for _ in range(9):
+                    x, y = (
+                        z1 + np.linspace(-width, width, 161),
+                        z2 + np.linspace(-width, width, 161),
+                    )
+                    H = plain_energy(problem, x[:, None], y[None, :], same)
+                    cost = H + ((x[:, None] - w1) ** 2 + (y[None, :] - w2) ** 2) / (2 * c)
+                    j = np.unravel_index(cost.argmin(), cost.shape)
+                    z1, z2, width = x[j[0]], y[j[1]], width / 8
+                assert F[kind, i, k] == pytest.approx(cost.min(), abs=1e-10)
+
+
+def test_zero_temperature_derivatives():
+    """∇F and ∇²F by differences of F, away from jumps."""
+    problem, c, h = Problem(beta=math.inf), 1.4, 1e-3
+    shifts = [-2 * h, -h, 0.0, h, 2 * h]
+    r, t = nodes([0.9 + s for s in shifts]), nodes([0.6 + s for s in shifts])
+    z = Axis.uniform(0.05, 8.0)
+    channel = MoreauChannel(problem, at=(r, t), on=(z, z))
+    pair, response = channel.effective(c), channel.response(c)
+    assert_derivatives(pair, response, h, rtol=1e-5, atol=1e-6)
+    assert np.all(np.asarray(pair.share) == 1)
+
+
+def test_the_share_of_a_node_integrates_across_a_jump():
+    """A force that jumps where two parabolas of F cross, against the exact integral."""
+    from fermibose.theory.moreau import _share
+
+    axis, errors = Axis.one_sided(0.05, 5.0), []
+    for place in (0.712, 0.7499, 0.7501):  # in a cell, and on either side of a node
+        x = axis.nodes
+        left = x <= place
+        slope = np.where(left, 0.3 + 0.1 * x, -0.5 + 0.2 * x)
+        F = np.where(left, 0.3 * x + 0.05 * x**2, -0.5 * x + 0.1 * x**2)
+        F = F + np.where(left, 0, 0.8 * place - 0.05 * place**2)
+        bend = np.where(left, 0.1, 0.2)
+        z = np.where(left, 0.0, 1.0)
+        shape = (1, x.size, 1)
+        arrays = [a.reshape(shape) for a in (F, slope, bend, z, np.zeros_like(z))]
+        share = _share(axis, *arrays).ravel()
+        weight = np.exp(-(x**2) / 2)
+        plain = (axis.weights / 2) @ (slope * weight)
+        shared = (axis.weights / 2) @ (slope * share * weight)
+        fine = np.linspace(0, axis.nodes[-1], 400001)
+        force = np.where(fine <= place, 0.3 + 0.1 * fine, -0.5 + 0.2 * fine)
+        exact = np.trapezoid(force * np.exp(-(fine**2) / 2), fine)
+        # The far end is not corrected; it is the same for all three places.
+        errors.append((plain - exact, shared - exact))
+    plain_errors, shared_errors = np.array(errors).T
+    assert np.ptp(shared_errors) < 3e-4 < 10e-3 < np.ptp(plain_errors)

@@ -1,0 +1,75 @@
+"""``fbm theory``. Oracle: the numbers of the library call it stands for, read from its output."""
+
+import csv
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from fermibose.cli import app
+from fermibose.errors import InputError
+from fermibose.theory import Problem, solve
+
+
+def run(*args):
+    result = CliRunner().invoke(app, ["theory", *args], catch_exceptions=False)
+    assert result.exit_code == 0
+    return re.sub(r"\s+", " ", result.output)
+
+
+def test_one_point_is_a_table_with_a_warning():
+    output = run()
+    assert "mean weight M │ 1.018320" in output
+    assert "test accuracy │ 94.16%" in output
+    assert "AT eigenvalue │ 1.67" in output
+    assert "warning: replica symmetry is unstable here" in output
+
+
+def test_a_stable_point_has_no_warning_and_options_arrive():
+    options = {"alpha": 0.7, "delta": 0.3, "beta": 20.0, "d_f": 1.5, "weight_decay": 0.1, "m": 1.2,
+               "rho": 0.4, "softness": 0.05}  # fmt: skip
+    args = [a for k, v in options.items() for a in (f"--{k.replace('_', '-')}", str(v))]
+    output = run(*args)
+    assert f"mean weight M │ {solve(Problem(**options)).M:.6f}" in output
+    assert "warning" not in output
+
+
+def test_zero_temperature():
+    output = run("--beta", "inf", "--alpha", "0.5")
+    assert "mean weight M │ 0.40419" in output
+    assert "AT eigenvalue │ ∞" in output
+
+
+def test_a_sweep_writes_a_curve(tmp_path):
+    output = run("--sweep", "alpha", "1", "2", "3", "--output", str(tmp_path))
+    assert "3 of 3 points solved, replica symmetry unstable at 3" in output
+    with (tmp_path / "curve_alpha.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(r["alpha"]) for r in rows] == [1.0, 1.5, 2.0]
+    assert float(rows[2]["M"]) == pytest.approx(0.914411, abs=1e-5)
+    assert (tmp_path / "curve_alpha.png").exists()
+
+
+def test_a_phase_diagram(tmp_path):
+    output = run("--sweep", "delta", "0.3", "1.1", "2", "--against", "alpha", "0.5", "1", "2",
+                 "--workers", "1", "--quantity", "M", "--output", str(tmp_path))  # fmt: skip
+    assert "4 of 4 points solved" in output
+    assert (tmp_path / "phase_delta_alpha.csv").exists()
+    assert (tmp_path / "phase_delta_alpha.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--rho", "2"], "0 <= rho <= 1"),
+        (["--weight-decay", "0"], "q diverges"),
+        (["--against", "alpha", "1", "2", "3"], "needs --sweep"),
+        (["--sweep", "gamma", "1", "2", "3"], "not a parameter"),
+        (["--sweep", "alpha", "1", "2", "0"], "number of points"),
+        (["--sweep", "alpha", "1", "2", "2", "--against", "rho", "0", "1", "2", "--quantity", "T"],
+         "use one of M"),
+    ],
+)  # fmt: skip
+def test_errors_for_people(args, says):
+    with pytest.raises(InputError, match=says):
+        CliRunner().invoke(app, ["theory", *args], catch_exceptions=False)

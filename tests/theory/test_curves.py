@@ -1,0 +1,152 @@
+"""Curves, diagrams and figures. Oracles: the same points solved from nothing, one process against
+two, the files read back."""
+
+import csv
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fermibose.errors import InputError
+from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, trace
+from fermibose.theory import curves as curves_module
+from fermibose.theory.figures import figure_2, figure_attack, figure_rho
+
+BITS = """
+import numpy as np
+from fermibose.theory import Problem, phase_diagram, trace
+{n}
+d = phase_diagram(Problem(), "delta", [0.3, 0.7, 1.1], "alpha", [0.5, 2.0], workers=n, show=False)
+c = trace(Problem(), "alpha", np.linspace(1, 1.4, 32), workers=n)
+print([v.hex() for name in ("M", "q", "at_eigenvalue") for v in d.map(name).ravel()])
+print([v.hex() for v in c.column("M")])
+"""
+
+
+def read(path):
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_continuation_gives_the_points_solved_alone():
+    values = np.linspace(0.3, 1.1, 9)
+    curve = trace(Problem(), "delta", values)
+    assert len(curve) == 9
+    np.testing.assert_array_equal(curve.values, values)
+    for solution in curve:
+        alone = solve(solution.problem)
+        assert solution.converged
+        assert pytest.approx(alone.M, abs=2e-6) == solution.M
+        assert solution.q == pytest.approx(alone.q, abs=4e-6)
+    assert curve[-1].M == 0.0
+    assert curve[0].M > 0.5
+
+
+def test_continuation_enters_the_ordered_phase_from_disorder():
+    backwards = trace(Problem(), "delta", np.linspace(1.1, 0.3, 9))
+    forwards = trace(Problem(), "delta", np.linspace(0.3, 1.1, 9))
+    np.testing.assert_allclose(backwards.column("M")[::-1], forwards.column("M"), atol=2e-6)
+
+
+def test_continuation_saves_iterations():
+    curve = trace(Problem(), "alpha", np.linspace(1, 3, 12))
+    assert curve.column("iterations")[2:].mean() < solve(Problem()).iterations / 2
+
+
+def test_a_curve_through_zero_temperature_and_any_parameter():
+    curve = trace(Problem(alpha=0.5), "beta", [50, 100, math.inf])
+    assert curve[2].q == curve[2].Q
+    for name in ("rho", "m", "weight_decay", "softness", "d_f"):
+        base = getattr(Problem(), name)
+        curve = trace(Problem(), name, [base, base * 1.02])
+        assert pytest.approx(1.018320, abs=3e-6) == curve[0].M
+        assert curve[1].M != curve[0].M
+
+
+def test_results_do_not_depend_on_the_number_of_workers():
+    """In fresh interpreters with two BLAS threads allowed, where it could matter."""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", BITS.format(n=f"n = {n}")],
+            capture_output=True, text=True, check=True, env={"OPENBLAS_NUM_THREADS": "2"},
+        ).stdout
+        for n in (1, 2)
+    ]  # fmt: skip
+    assert outputs[0] == outputs[1]
+    assert outputs[0].count("0x") > 40
+
+
+def test_files_hold_the_curve(tmp_path):
+    curve = trace(Problem(), "alpha", [1.0, 2.0])
+    curve.save_csv(tmp_path / "new" / "curve.csv")
+    rows = read(tmp_path / "new" / "curve.csv")
+    assert [float(r["alpha"]) for r in rows] == [1.0, 2.0]
+    assert float(rows[1]["M"]) == curve[1].M
+    assert float(rows[1]["rs_stable"]) == 0
+    curve.draw(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_a_diagram_and_what_it_could_not_solve(tmp_path, monkeypatch):
+    def stubborn(problem, start=None, *, tol=None):
+        if problem.alpha == 2.0 and problem.delta == 1.0:
+            raise ConvergenceError("not this one", None)
+        return solve(problem, start, tol=tol)
+
+    monkeypatch.setattr(curves_module, "solve", stubborn)
+    diagram = phase_diagram(
+        Problem(), "delta", [0.4, 1.0], "alpha", [0.5, 2.0, 4.0], workers=1, show=False
+    )
+    M = diagram.map("M")
+    assert M.shape == (3, 2)
+    assert np.isnan(M[1, 1])
+    assert diagram.failures == ("not this one",)
+    assert M[1, 0] == pytest.approx(solve(Problem(delta=0.4, alpha=2.0)).M, abs=1e-9)
+    assert M[2, 1] == 0.0
+    diagram.save_csv(tmp_path / "d.csv")
+    rows = read(tmp_path / "d.csv")
+    assert (float(rows[2]["delta"]), float(rows[2]["alpha"])) == (0.4, 2.0)
+    assert float(rows[2]["M"]) == M[1, 0]
+    diagram.draw(tmp_path / "d.png", quantity="free_energy")
+    assert (tmp_path / "d.png").stat().st_size > 5000
+    with pytest.raises(ConvergenceError, match="not this one"):
+        trace(Problem(alpha=2.0), "delta", [0.9, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: trace(Problem(), "activation", [1.0]), "not a parameter: use one of alpha"),
+        (lambda: trace(Problem(), "alpha", []), "non-empty"),
+        (lambda: trace(Problem(), "alpha", [1.0], workers=0), "workers must be at least 1"),
+        (lambda: trace(Problem(), "rho", [0.5, 1.5]), "0 <= rho <= 1"),
+        (lambda: phase_diagram(Problem(), "rho", [0.5], "rho", [0.5]), "two different"),
+    ],
+)
+def test_impossible_requests_say_why(call, says):
+    with pytest.raises(InputError, match=says):
+        call()
+
+
+def test_published_figures(tmp_path):
+    """Few points; what the paper says of each curve."""
+    curves = figure_2(tmp_path / "2.png", points=6, show=False)
+    loss = curves["alpha"].column("generalization_loss")
+    assert np.all(np.diff(loss) < 0)  # more data, less loss
+    assert np.all(np.diff(curves["delta"].column("generalization_loss")) > 0)
+    assert np.all(np.diff(curves["d_f"].column("accuracy")) > 0)
+    distance = curves["d_f"].column("fermion_distance")
+    slopes = np.diff(distance) / np.diff(curves["d_f"].values)
+    assert np.all(slopes > 0)
+    assert slopes[-1] < slopes[1] / 3  # saturates
+    rho = figure_rho(tmp_path / "rho.png", points=8, show=False)
+    assert rho.column("accuracy")[0] == pytest.approx(0.951019, abs=1e-5)
+    assert rho.column("accuracy")[-1] == 0.5
+    attack = figure_attack(tmp_path / "attack.png", points=5, show=False)
+    assert np.all(np.diff(attack.column("adversarial_area")) > 0)
+    assert attack[2].problem.d_f == 1.0
+    assert attack[2].adversarial_area == pytest.approx(0.686846, abs=1e-5)
+    for name in ("2.png", "rho.png", "attack.png"):
+        assert (tmp_path / name).stat().st_size > 5000

@@ -1,0 +1,73 @@
+"""Problem. Oracles: the printed energy in plain Python; the messages a person would want."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import erf
+
+from fermibose.errors import InputError
+from fermibose.theory import Problem, solve
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ({"beta": -1.0}, "beta is an inverse temperature and must be > 0"),
+        ({"beta": 0.0}, "math.inf for zero temperature"),
+        ({"rho": 1.2}, "0 <= rho <= 1"),
+        ({"rho": -0.1}, "rho must be >= 0"),
+        ({"weight_decay": 0.0}, "q diverges; use a small positive value"),
+        ({"d_f": -0.5}, "d_f must be >= 0"),
+        ({"alpha": math.nan}, "alpha is NaN"),
+        ({"alpha": 0.0}, "alpha must be > 0"),
+        ({"delta": 0.0}, "delta must be > 0"),
+        ({"delta": math.inf}, "delta must be finite"),
+        ({"m": -1.0}, "m must be >= 0"),
+        ({"softness": math.nan}, "softness is NaN"),
+        ({"alpha": "2"}, "alpha must be a number"),
+        ({"activation": "relu6"}, "'tanh', 'logistic' or give a function"),
+        ({"beta": math.inf, "softness": 0.0}, "softness > 0"),
+        ({"beta": math.inf, "hinge": np.abs}, "no hinge of your own"),
+    ],
+)
+def test_impossible_parameters_are_named_with_the_remedy(bad, says):
+    with pytest.raises(InputError, match=says):
+        Problem(**bad)
+
+
+def test_solve_refuses_what_is_not_a_problem():
+    with pytest.raises(InputError, match="solve needs a fermibose"):
+        solve({"alpha": 1.0})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="tol must be between 0 and 1"):
+        solve(Problem(), tol=0.0)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "logistic", erf])
+def test_energies_are_the_printed_ones(activation):
+    problem = Problem(d_f=0.8, softness=0.02, activation=activation)
+    phi = {"tanh": math.tanh, "logistic": lambda z: (1 + math.tanh(z)) / 2}.get(
+        activation if isinstance(activation, str) else "", math.erf
+    )
+    z1, z2 = np.array([-1.2, 0.3, 2.0]), np.array([0.4, 0.3, -0.7])
+    boson, fermion = problem.energies(z1, z2)
+    for i, (a, b) in enumerate(zip(z1, z2, strict=True)):
+        d2 = (phi(a) - phi(b)) ** 2
+        x = 0.8 - d2
+        assert boson[i] == pytest.approx(d2 / 2, abs=1e-15)
+        assert fermion[i] == pytest.approx((x + math.sqrt(x * x + 0.02)) / 4, abs=1e-15)
+
+
+def test_a_hinge_of_ones_own_replaces_the_fermion_energy():
+    problem = Problem(d_f=0.8, hinge=lambda x: np.log1p(np.exp(10 * x)) / 10)
+    d2 = (math.tanh(0.5) + math.tanh(0.2)) ** 2
+    boson, fermion = problem.energies(np.array(0.5), np.array(-0.2))
+    assert boson == pytest.approx(d2 / 2)
+    assert fermion == pytest.approx(math.log1p(math.exp(10 * (0.8 - d2))) / 20)
+
+
+def test_oddness_up_to_a_constant_is_seen():
+    assert Problem().odd
+    assert Problem(activation="logistic").odd
+    assert Problem(activation=lambda z: 3 + erf(2 * z)).odd
+    assert not Problem(activation=lambda z: np.maximum(z, 0)).odd
