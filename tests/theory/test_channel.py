@@ -57,10 +57,10 @@ def brute_log_z(problem, c, r, t, same):
         Problem(beta=200.0, d_f=2.0),
         Problem(beta=3.0, softness=0.05),
         Problem(activation=erf),
-        Problem(activation="logistic", d_f=0.3),
+        Problem(activation="half_tanh", d_f=0.3),
         Problem(activation=lambda z: np.tanh(z) + 0.2 * np.tanh(z / 2) ** 2),
     ],
-    ids=["default", "cold", "warm", "erf", "logistic", "not odd"],
+    ids=["default", "cold", "warm", "erf", "half_tanh", "not odd"],
 )
 def test_log_z_is_the_integral(problem):
     c = 1.5

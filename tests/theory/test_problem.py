@@ -43,10 +43,10 @@ def test_solve_refuses_what_is_not_a_problem():
         solve(Problem(), tol=0.0)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "logistic", erf])
+@pytest.mark.parametrize("activation", ["tanh", "half_tanh", erf])
 def test_energies_are_the_printed_ones(activation):
     problem = Problem(d_f=0.8, softness=0.02, activation=activation)
-    phi = {"tanh": math.tanh, "logistic": lambda z: (1 + math.tanh(z)) / 2}.get(
+    phi = {"tanh": math.tanh, "half_tanh": lambda z: (1 + math.tanh(z)) / 2}.get(
         activation if isinstance(activation, str) else "", math.erf
     )
     z1, z2 = np.array([-1.2, 0.3, 2.0]), np.array([0.4, 0.3, -0.7])
@@ -68,6 +68,6 @@ def test_a_hinge_of_ones_own_replaces_the_fermion_energy():
 
 def test_oddness_up_to_a_constant_is_seen():
     assert Problem().odd
-    assert Problem(activation="logistic").odd
+    assert Problem(activation="half_tanh").odd
     assert Problem(activation=lambda z: 3 + erf(2 * z)).odd
     assert not Problem(activation=lambda z: np.maximum(z, 0)).odd

@@ -16,7 +16,7 @@ STATES = [
     (Problem(rho=0.2, d_f=2.0, beta=15.0), Overlaps(0.4, 0.9, 3.0)),
     (Problem(rho=0.8, delta=0.9, m=1.4), Overlaps(0.3, 0.5, 4.0)),
     (Problem(activation=erf), Overlaps(0.7, 0.8, 5.0)),
-    (Problem(activation="logistic", d_f=0.3), Overlaps(0.9, 1.4, 6.0)),
+    (Problem(activation="half_tanh", d_f=0.3), Overlaps(0.9, 1.4, 6.0)),
     (Problem(activation=lambda z: np.tanh(z + 0.4)), Overlaps(0.5, 0.9, 5.0)),
     (Problem(hinge=lambda x: np.log1p(np.exp(8 * x)) / 8), Overlaps(0.5, 0.9, 5.0)),
 ]

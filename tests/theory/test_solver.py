@@ -193,12 +193,12 @@ def test_hard_points_are_reached_from_nothing(problem):
     assert abs(plain.Q - solution.Q) / stiffness < 1e-3 * max(1.0, solution.q)
 
 
-@pytest.mark.parametrize("activation", [erf, "logistic"])
+@pytest.mark.parametrize("activation", [erf, "half_tanh"])
 def test_other_activations(activation):
     """(1+tanh)/2 halves D, so it is tanh with a rescaled energy; erf is checked by refinement."""
-    if activation == "logistic":
+    if activation == "half_tanh":
         # H(D/2; d_F/4) = H(D; d_F)/4 for hinge and boson alike if a scales with the square.
-        other = solve(Problem(activation="logistic", d_f=0.25, softness=0.01 / 16, beta=200.0,
+        other = solve(Problem(activation="half_tanh", d_f=0.25, softness=0.01 / 16, beta=200.0,
                               weight_decay=0.0125))  # fmt: skip
         same = solve(Problem())
         assert pytest.approx(same.M, abs=5e-5) == other.M

@@ -44,7 +44,7 @@ def theory(
     m: Annotated[float, typer.Option(help="Strength of the cluster mean.")] = 1.0,
     rho: Annotated[float, typer.Option(help="Fraction of boson pairs, ρ.")] = 0.5,
     softness: Annotated[float, typer.Option(help="Softness a of the hinge.")] = 0.01,
-    activation: Annotated[str, typer.Option(help="tanh or logistic.")] = "tanh",
+    activation: Annotated[str, typer.Option(help="tanh or half_tanh.")] = "tanh",
     sweep: Annotated[Axis | None, typer.Option(metavar=_AXIS, help="Curve along it.")] = None,
     against: Annotated[
         Axis | None, typer.Option(metavar=_AXIS, help="With --sweep: phase diagram.")

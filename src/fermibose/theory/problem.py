@@ -20,11 +20,11 @@ _POSITIVE = {
 }
 
 
-def _logistic_tanh(z: Array) -> Array:
+def _half_tanh(z: Array) -> Array:
     return (1 + np.tanh(z)) / 2
 
 
-ACTIVATIONS: dict[str, Function] = {"tanh": np.tanh, "logistic": _logistic_tanh}
+ACTIVATIONS: dict[str, Function] = {"tanh": np.tanh, "half_tanh": _half_tanh}
 
 
 @dataclass(frozen=True)
