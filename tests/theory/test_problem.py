@@ -26,7 +26,7 @@ from fermibose.theory import Problem, solve
         ({"m": -1.0}, "m must be >= 0"),
         ({"softness": math.nan}, "softness is NaN"),
         ({"alpha": "2"}, "alpha must be a number"),
-        ({"activation": "relu6"}, "'tanh', 'logistic' or give a function"),
+        ({"activation": "relu6"}, "'tanh', 'half_tanh' or give a function"),
         ({"beta": math.inf, "softness": 0.0}, "softness > 0"),
         ({"beta": math.inf, "hinge": np.abs}, "no hinge of your own"),
     ],
