@@ -1,8 +1,11 @@
-"""Baselines of the same shape: the MLP, trained jointly by backpropagation."""
+"""Baselines: the MLP of the same shape, trained jointly by backpropagation, and a linear model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
 from fermibose.machine.adam import Adam
@@ -12,6 +15,22 @@ from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import Examples, scores
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import Training, as_history, as_tensors, new_net
+
+# (net, inputs, labels, generator) → the inputs to train on instead
+Perturb: TypeAlias = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class InputNoise:
+    """A perturbation for :func:`train_mlp`: clip(x + σ ξ) with fresh ξ ~ N(0, 1) at every step."""
+
+    sigma: float = 0.3
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    def __call__(self, net: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+        """Noisy copies of the inputs x."""
+        noise = torch.randn(x.shape, generator=generator)
+        return noise.mul_(self.sigma).add_(x).clamp_(*self.bounds)
 
 
 class Backpropagation:
@@ -27,19 +46,24 @@ class Backpropagation:
         *,
         epochs: int,
         learning_rate: float,
+        generator: torch.Generator,
         weight_decay: float = 0.0,
+        perturb: Perturb | None = None,
         test: Examples | None = None,
     ) -> None:
         self.net, self.x, self.y, self.test = net, x, y, test
+        self.perturb, self.generator = perturb, generator
         self.epochs, self.samples = epochs, len(x)
         parameters = list(net.requires_grad_(True).parameters())
         self.optimiser = Adam(parameters, learning_rate=learning_rate, weight_decay=weight_decay)
 
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the samples ``index``."""
-        y = self.y[index]
+        x, y = self.x[index], self.y[index]
+        if self.perturb is not None:
+            x = self.perturb(self.net, x, y, self.generator)
         self.net.zero_grad()
-        nn.functional.cross_entropy(self.net(self.x[index]), y).backward()
+        nn.functional.cross_entropy(self.net(x), y).backward()
         self.optimiser.step()
         return {}
 
@@ -55,14 +79,17 @@ def train_mlp(
     *,
     learning_rate: float = 0.001,
     weight_decay: float = 0.0,
+    perturb: Perturb | None = None,
     test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     show: bool | None = None,
 ) -> Training:
     """Train an MLP of the recipe's shape by backpropagation; the defaults are the paper's.
 
     Of the recipe it takes widths, activation, bias, epochs, batch size, seed and threads.
-    weight_decay is the coefficient λ of the L2 penalty (λ/2)|W|² on all weights. The history holds
-    ``"mlp"`` with ``loss``, ``train_accuracy`` and, with a test set, ``test_accuracy`` per epoch.
+    weight_decay is the coefficient λ of the L2 penalty (λ/2)|W|² on all weights. perturb: replaces
+    the inputs of each mini-batch, by noisy ones (:class:`InputNoise`) or by adversarial ones
+    (:class:`fermibose.attacks.Adversary`). The history holds ``"mlp"`` with ``loss``,
+    ``train_accuracy`` and, with a test set, ``test_accuracy`` per epoch (all on clean inputs).
     """
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
@@ -79,7 +106,9 @@ def train_mlp(
                     labels,
                     epochs=recipe.epochs,
                     learning_rate=learning_rate,
+                    generator=generator,
                     weight_decay=weight_decay,
+                    perturb=perturb,
                     test=test_tensors,
                 )
             ],
@@ -90,3 +119,22 @@ def train_mlp(
         )
     net.requires_grad_(False)
     return Training(net, as_history(records), recipe, interrupted=not complete)
+
+
+@torch.no_grad()
+def train_logistic(x: npt.ArrayLike, y: npt.ArrayLike, *, penalty: float = 1.0) -> FermiBoseNet:
+    """Multinomial logistic regression, as a net without hidden layers (fitted by scikit-learn).
+
+    It minimises Σ cross-entropy + (penalty/2)|W|² over the weights; the intercept is free.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    inputs, labels = as_tensors(x, y)
+    fitted = LogisticRegression(C=1 / penalty, max_iter=10_000).fit(inputs.numpy(), labels.numpy())
+    coefficients, intercept = torch.tensor(fitted.coef_), torch.tensor(fitted.intercept_)
+    if len(coefficients) == 1:  # two classes: scikit-learn keeps the logit of the second only
+        coefficients = torch.cat((-coefficients, coefficients)) / 2
+        intercept = torch.cat((-intercept, intercept)) / 2
+    net = FermiBoseNet(inputs.shape[1], (), len(coefficients), readout_bias=True)
+    net.readout.load_state_dict({"weight": coefficients.T, "bias": intercept})
+    return net

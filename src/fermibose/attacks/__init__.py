@@ -1,0 +1,35 @@
+"""How much noise or adversary does a classifier survive, and can that number be trusted?
+
+Any torch module that maps images (n, …) to logits (n, classes) can be attacked.
+"""
+
+from fermibose.attacks.adversary import Adversary
+from fermibose.attacks.auto import auto_attack
+from fermibose.attacks.curves import (
+    PAPER_STRENGTHS,
+    Band,
+    Curve,
+    accuracy_curve,
+    mean_curve,
+    robustness_area,
+)
+from fermibose.attacks.methods import fgsm, gaussian_noise, one_step_l2, pgd
+from fermibose.attacks.result import AttackResult
+from fermibose.attacks.threat import ThreatModel
+
+__all__ = [
+    "PAPER_STRENGTHS",
+    "Adversary",
+    "AttackResult",
+    "Band",
+    "Curve",
+    "ThreatModel",
+    "accuracy_curve",
+    "auto_attack",
+    "fgsm",
+    "gaussian_noise",
+    "mean_curve",
+    "one_step_l2",
+    "pgd",
+    "robustness_area",
+]

@@ -1,0 +1,173 @@
+"""AutoAttack, the reference ensemble of Croce and Hein, run through the package pyautoattack."""
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from fermibose.attacks.result import AttackResult
+from fermibose.attacks.threat import Images, ThreatModel
+from fermibose.attacks.victim import victim_of
+from fermibose.errors import FermiboseError, InputError
+from fermibose.progress import Advance, progress_bar
+
+STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
+_SLACK = 1e-4  # by how much of ε rounding may carry an example out of its ball
+
+
+def auto_attack(
+    model: nn.Module,
+    x: Images,
+    y: Images,
+    threat: ThreatModel,
+    *,
+    attacks: Sequence[str] | None = None,
+    seed: int = 0,
+    batch_size: int = 500,
+    show: bool | None = None,
+) -> AttackResult:
+    """AutoAttack, standard version: APGD-CE, targeted APGD, targeted FAB and Square, in turn.
+
+    Works for images (n, channels, rows, columns) and for flat inputs (n, features), which are laid
+    out as a square, as Square needs; for any finite bounds; and for few classes: targeted attacks
+    take all other classes, and the targeted loss of APGD, which needs four classes, gives way to
+    the untargeted one (three) or is left out (two). Runs in float32. The reference implementation's
+    warnings become ``flags``. attacks: a part of the ensemble only.
+    """
+    threat.require("auto_attack", "linf", "l2")
+    low, high = threat.bounds
+    if threat.epsilon == 0 or not math.isfinite(high - low):
+        raise InputError("auto_attack needs epsilon > 0 and finite bounds")
+    reference = _reference()
+    started = time.perf_counter()
+    with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
+        frame = Frame(victim.model, victim.x.shape[1:], threat.bounds)
+        classes = victim.model(victim.x[:1]).shape[1]
+        chosen = tuple(attacks) if attacks is not None else ensemble(classes)
+        examples, robust = victim.x.clone(), victim.correct.clone()
+        rows = victim.correct.nonzero()[:, 0]
+        flags: list[str] = []
+        chunks = len(victim.batches(rows))
+        with (
+            progress_bar("AutoAttack", chunks * len(chosen), show=show) as advance,
+            _listening(flags, advance, chosen),
+            torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
+        ):
+            adversary = reference.AutoAttack(
+                frame,
+                norm={"linf": "Linf", "l2": "L2"}[threat.norm],
+                eps=threat.epsilon / (high - low),
+                seed=seed,
+                version="custom",
+                attacks=list(chosen),
+                device=victim.x.device,
+            )
+            adversary.apgd.n_restarts = adversary.fab.n_restarts = 1  # as in version "standard"
+            targets = min(9, classes - 1)
+            adversary.apgd_targeted.n_target_classes = adversary.fab.n_target_classes = targets
+            if len(rows):
+                found, _ = adversary.run_standard_evaluation(
+                    frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
+                )
+                examples[rows] = frame.leave(found).clamp(low, high)
+        robust[rows] = ~(
+            torch.cat([victim.wrong(examples[part], part) for part in victim.batches(rows)])
+            if len(rows)
+            else robust[rows]
+        ) | _outside(examples[rows] - victim.x[rows], threat)
+        return AttackResult(
+            "autoattack",
+            threat,
+            examples,
+            victim.correct,
+            robust,
+            {"attacks": list(chosen), "seed": seed, "dtype": "torch.float32"},
+            tuple(dict.fromkeys(flags)),
+            time.perf_counter() - started,
+        )
+
+
+def ensemble(classes: int) -> tuple[str, ...]:
+    """The attacks of the standard version that make sense for so many classes."""
+    if classes >= 4:
+        return STANDARD
+    return tuple(
+        a for a in ("apgd-ce", "apgd-dlr", "fab-t", "square") if classes > 2 or "dlr" not in a
+    )
+
+
+class Frame(nn.Module):
+    """The model as the reference wants it: images (n, channels, rows, columns) in [0, 1]."""
+
+    def __init__(self, model: nn.Module, shape: torch.Size, bounds: tuple[float, float]) -> None:
+        super().__init__()
+        self.model, self.shape, (self.low, self.high) = model, shape, bounds
+        self.features = math.prod(shape)
+        # Square places squares of a fifth of the side, so five rows are the least.
+        self.side = max(5, math.isqrt(self.features - 1) + 1)
+        self.is_image = len(shape) == 3 and min(shape[1:]) >= 5
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Inputs (n, …) to what the reference attacks; flat inputs get spare pixels at the end."""
+        unit = (x - self.low) / (self.high - self.low)
+        if self.is_image:
+            return unit
+        spare = self.side**2 - self.features
+        padded = nn.functional.pad(unit.flatten(1), (0, spare))
+        return padded.view(len(x), 1, self.side, self.side)
+
+    def leave(self, unit: Tensor) -> Tensor:
+        """Back to inputs (n, …)."""
+        if not self.is_image:
+            unit = unit.flatten(1)[:, : self.features].reshape(len(unit), *self.shape)
+        return unit * (self.high - self.low) + self.low
+
+    def forward(self, unit: Tensor) -> Tensor:
+        """Logits."""
+        return self.model(self.leave(unit))  # type: ignore[no-any-return]
+
+
+def _outside(change: Tensor, threat: ThreatModel) -> Tensor:
+    order = torch.inf if threat.norm == "linf" else 2
+    outside: Tensor = change.flatten(1).norm(order, dim=1) > threat.epsilon * (1 + _SLACK)
+    return outside
+
+
+def _reference() -> ModuleType:
+    try:
+        import pyautoattack
+    except ModuleNotFoundError:
+        raise FermiboseError(
+            "AutoAttack needs the package pyautoattack: pip install 'fermibose[attacks]'"
+        ) from None
+    return pyautoattack  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _listening(flags: list[str], advance: Advance, attacks: Sequence[str]) -> Iterator[None]:
+    """Collect the reference's warnings into ``flags`` and move the bar by its debug messages."""
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            text = record.getMessage()
+            if record.levelno >= logging.WARNING:
+                flags.append(text.split(" See ", maxsplit=1)[0])
+            elif text.startswith(tuple(f"{attack} - " for attack in attacks)):
+                advance(status=text)
+
+    logger, listener = logging.getLogger("auto-attack"), Listener()
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    logger.addHandler(listener)
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
+        logger.propagate = propagate
+        logger.setLevel(level)

@@ -1,0 +1,162 @@
+"""The one gradient loop behind FGSM, the one-step ℓ2 attack and PGD."""
+
+import time
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fermibose.attacks.balls import ball_around
+from fermibose.attacks.losses import Loss, loss_named, margin
+from fermibose.attacks.result import AttackResult
+from fermibose.attacks.threat import ThreatModel
+from fermibose.attacks.victim import Victim
+from fermibose.errors import InputError
+from fermibose.progress import progress_bar
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """How to climb: what tells one gradient attack from another."""
+
+    losses: tuple[str, ...] = ("cross_entropy",)
+    steps: int = 1
+    step_size: float = 1.0  # length of a step in the norm of the threat, in units of ε
+    restarts: int = 1  # starts per loss
+    random_start: bool = False  # else from the image itself
+    stop_when_fooled: bool = True  # else climb on, for training on the steepest loss
+
+    def __post_init__(self) -> None:
+        for loss in self.losses:
+            loss_named(loss)
+        if not self.losses or self.steps < 1 or self.restarts < 1 or not self.step_size > 0:
+            raise InputError(
+                "an attack needs at least one loss, one step, one restart and a step size > 0, "
+                f"got {self}"
+            )
+
+
+def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    """∂loss/∂x of every example (B, …) and the logits (B, K).
+
+    The gradient is 0 where the output does not depend differentiably on the input at all.
+    """
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = model(x)
+        total = loss(logits, y).sum()  # examples do not mix, so one backward pass serves all
+    if not total.requires_grad:
+        return torch.zeros_like(x), logits
+    (gradient,) = torch.autograd.grad(total, x, materialize_grads=True)
+    return gradient, logits.detach()
+
+
+class Climbers:
+    """The examples of a batch that still climb, and what was found for all of them."""
+
+    def __init__(self, x: Tensor, y: Tensor, threat: ThreatModel) -> None:
+        self.points = x.clone()  # (B, …) worst point of each example
+        self.margins = torch.full_like(y, -torch.inf, dtype=x.dtype)  # max_{k≠y} z_k − z_y there
+        self.fooled = torch.zeros_like(y, dtype=torch.bool)
+        self.stuck = 0  # examples whose first gradient was exactly 0
+        self.rows = torch.arange(len(y), device=y.device)  # those that still climb
+        self.labels, self.ball = y, ball_around(x, threat)
+
+    def retire(self, done: Tensor, point: Tensor, logits: Tensor) -> Tensor:
+        """Record the examples ``done`` and take them out; returns which of the others are left."""
+        rows = self.rows[done]
+        self.points[rows] = point[done]
+        self.margins[rows] = margin(logits, self.labels)[done]
+        self.fooled[rows] = logits[done].argmax(1) != self.labels[done]
+        left = ~done
+        self.rows, self.labels, self.ball = self.rows[left], self.labels[left], self.ball.keep(left)
+        return left
+
+
+def climb(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    threat: ThreatModel,
+    *,
+    loss: Loss,
+    ascent: Ascent,
+    generator: torch.Generator,
+) -> Climbers:
+    """Climb once from one start of each example: x' ← project(x' + step·ε·steepest(∂loss/∂x')).
+
+    Every point on the way is tried: an example that is misclassified anywhere is done with and
+    leaves the batch (unless the ascent says to climb on).
+    """
+    climbers = Climbers(x, y, threat)
+    point = climbers.ball.random(generator) if ascent.random_start else x
+    for step in range(ascent.steps):
+        gradient, logits = input_gradient(model, point, climbers.labels, loss)
+        if step == 0:
+            climbers.stuck = int((gradient.flatten(1) == 0).all(1).sum())
+        fooled = logits.argmax(1) != climbers.labels
+        if ascent.stop_when_fooled and fooled.any():
+            left = climbers.retire(fooled, point, logits)
+            point, gradient = point[left], gradient[left]
+            if not len(point):
+                return climbers
+        move = climbers.ball.steepest(gradient).mul_(ascent.step_size * threat.epsilon)
+        point = climbers.ball.project(move.add_(point))
+    with torch.no_grad():
+        logits = model(point)
+    climbers.retire(torch.ones_like(climbers.labels, dtype=torch.bool), point, logits)
+    return climbers
+
+
+def run(
+    attack: str,
+    victim: Victim,
+    threat: ThreatModel,
+    ascent: Ascent,
+    *,
+    seed: int,
+    show: bool | None = None,
+) -> AttackResult:
+    """Climb from every start on every loss and keep the worst case of each example.
+
+    Only images classified correctly are attacked, and only as long as they withstand.
+    """
+    started = time.perf_counter()
+    generator = torch.Generator(victim.x.device).manual_seed(seed)
+    examples, robust = victim.x.clone(), victim.correct.clone()
+    worst = torch.full_like(victim.y, -torch.inf, dtype=victim.x.dtype)
+    starts = [loss_named(name) for name in ascent.losses for _ in range(ascent.restarts)]
+    chunks = victim.batches(victim.correct.nonzero()[:, 0])
+    stuck = 0
+    with progress_bar(attack, len(starts) * len(chunks), show=show) as advance:
+        for rows in chunks:
+            for loss in starts:
+                rows = rows[robust[rows]]
+                if len(rows):
+                    x, y = victim.x[rows], victim.y[rows]
+                    found = climb(
+                        victim.model, x, y, threat, loss=loss, ascent=ascent, generator=generator
+                    )
+                    stuck += found.stuck
+                    robust[rows] = ~found.fooled
+                    # Among survivors keep the point closest to the decision boundary.
+                    worse = (found.margins > worst[rows]) | found.fooled
+                    examples[rows[worse]] = found.points[worse]
+                    worst[rows[worse]] = found.margins[worse]
+                advance(status=f"{100 * float(robust.double().mean()):.1f} % withstand")
+    parameters = asdict(ascent) | {"seed": seed, "dtype": str(victim.x.dtype)}
+    seconds = time.perf_counter() - started
+    flags = _flags(stuck, ascent)
+    return AttackResult(
+        attack, threat, examples, victim.correct, robust, parameters, flags, seconds
+    )
+
+
+def _flags(stuck: int, ascent: Ascent) -> tuple[str, ...]:
+    if not stuck:
+        return ()
+    return (
+        f"the gradient was exactly zero at {stuck} starting point{'s' if stuck > 1 else ''}: the "
+        f"attack on {' and '.join(ascent.losses)} could not move there, so the robust accuracy is "
+        "an upper bound at best",
+    )
