@@ -67,13 +67,13 @@ METHODS: dict[str, Callable[..., Any]] = {
     "machine, labelled, d_F 0.4": machine(0.4, "labelled"),
     "machine, averaged, d_F 0.465": machine(0.465, "averaged"),
     "MLP": mlp(),
-    "MLP, weight decay 0.003": mlp(weight_decay=0.003),
-    "MLP, input noise 0.3": mlp(perturb=InputNoise(0.3)),
+    "MLP, weight decay 0.03": mlp(weight_decay=0.03),
+    "MLP, input noise 0.7": mlp(perturb=InputNoise(0.7)),
     "MLP, FGSM training 0.15": mlp(perturb=Adversary(ThreatModel("linf", 0.15))),
     "MLP, PGD-7 training 0.15": mlp(perturb=Adversary(ThreatModel("linf", 0.15), steps=7)),
-    "logistic regression": lambda x, y, seed: train_logistic(x, y, penalty=30),
-    "RBF-SVM": lambda x, y, seed: train_rbf_svm(x, y, gamma=0.03, c=10),
-    "kernel ridge": lambda x, y, seed: train_kernel_ridge(x, y, gamma=0.03, ridge=1),
+    "logistic regression": lambda x, y, seed: train_logistic(x, y, penalty=100),
+    "RBF-SVM": lambda x, y, seed: train_rbf_svm(x, y, gamma=0.05, c=10),
+    "kernel ridge": lambda x, y, seed: train_kernel_ridge(x, y, gamma=0.07, ridge=0.03),
 }
 DETERMINISTIC = ("logistic regression", "RBF-SVM", "kernel ridge")
 
