@@ -4,7 +4,9 @@ Any torch module that maps images (n, …) to logits (n, classes) can be attacke
 """
 
 from fermibose.attacks.adversary import Adversary
+from fermibose.attacks.audit import Audit, audit
 from fermibose.attacks.auto import auto_attack
+from fermibose.attacks.certificate import Certificate, certified_radius
 from fermibose.attacks.curves import (
     PAPER_STRENGTHS,
     Band,
@@ -21,11 +23,15 @@ __all__ = [
     "PAPER_STRENGTHS",
     "Adversary",
     "AttackResult",
+    "Audit",
     "Band",
+    "Certificate",
     "Curve",
     "ThreatModel",
     "accuracy_curve",
+    "audit",
     "auto_attack",
+    "certified_radius",
     "fgsm",
     "gaussian_noise",
     "mean_curve",

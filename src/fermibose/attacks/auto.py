@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,11 +48,15 @@ def auto_attack(
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
         frame = Frame(victim.model, victim.x.shape[1:], threat.bounds)
-        classes = victim.model(victim.x[:1]).shape[1]
+        logits = victim.model(victim.x[:1].requires_grad_())
+        classes = logits.shape[1]
         chosen = tuple(attacks) if attacks is not None else ensemble(classes)
+        flags: list[str] = []
+        if not logits.requires_grad:
+            chosen = tuple(attack for attack in chosen if attack == "square")
+            flags.append("the output does not depend differentiably on the input: only Square ran")
         examples, robust = victim.x.clone(), victim.correct.clone()
         rows = victim.correct.nonzero()[:, 0]
-        flags: list[str] = []
         chunks = len(victim.batches(rows))
         with (
             progress_bar("AutoAttack", chunks * len(chosen), show=show) as advance,
@@ -70,16 +75,14 @@ def auto_attack(
             adversary.apgd.n_restarts = adversary.fab.n_restarts = 1  # as in version "standard"
             targets = min(9, classes - 1)
             adversary.apgd_targeted.n_target_classes = adversary.fab.n_target_classes = targets
-            if len(rows):
+            if len(rows) and chosen:
                 found, _ = adversary.run_standard_evaluation(
                     frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
                 )
                 examples[rows] = frame.leave(found).clamp(low, high)
-        robust[rows] = ~(
-            torch.cat([victim.wrong(examples[part], part) for part in victim.batches(rows)])
-            if len(rows)
-            else robust[rows]
-        ) | _outside(examples[rows] - victim.x[rows], threat)
+        for part in victim.batches(rows):
+            outside = _outside(examples[part] - victim.x[part], threat)
+            robust[part] = ~victim.wrong(examples[part], part) | outside
         return AttackResult(
             "autoattack",
             threat,
@@ -87,7 +90,7 @@ def auto_attack(
             victim.correct,
             robust,
             {"attacks": list(chosen), "seed": seed, "dtype": "torch.float32"},
-            tuple(dict.fromkeys(flags)),
+            tuple(flags),
             time.perf_counter() - started,
         )
 
@@ -156,10 +159,17 @@ def _listening(flags: list[str], advance: Advance, attacks: Sequence[str]) -> It
         def emit(self, record: logging.LogRecord) -> None:
             text = record.getMessage()
             if record.levelno >= logging.WARNING:
-                flags.append(text.split(" See ", maxsplit=1)[0])
+                text = text.split(" See ", maxsplit=1)[0]
+                kind = re.sub(r"\d+", "#", text)
+                known = kind in heard  # the same again, with another count
+                heard.add(kind)
+                # Which attacks few classes allow is settled before; it warns all the same.
+                if not known and not text.startswith("with only"):
+                    flags.append(text)
             elif text.startswith(tuple(f"{attack} - " for attack in attacks)):
                 advance(status=text)
 
+    heard: set[str] = set()
     logger, listener = logging.getLogger("auto-attack"), Listener()
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.DEBUG)

@@ -38,7 +38,7 @@ class Curve:
     @property
     def accuracy(self) -> Floats:
         """Fraction of images that withstand at each ε, as the paper draws it, (strengths,)."""
-        return np.mean(self.robust, axis=1)
+        return np.asarray(self.robust.mean(1))
 
     @property
     def worst_case(self) -> Floats:
@@ -47,7 +47,7 @@ class Curve:
         An example found within a smaller ball lies in the larger one too, so for a norm-bounded
         attack this is the robust accuracy; it never increases.
         """
-        return np.mean(np.logical_and.accumulate(self.robust), axis=1)
+        return np.asarray(np.logical_and.accumulate(self.robust).mean(1))
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers, parameters and versions, ready for JSON."""

@@ -1,0 +1,167 @@
+"""The audit: a robust accuracy, and the evidence for or against believing it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fermibose.attacks import checks
+from fermibose.attacks.auto import auto_attack, ensemble
+from fermibose.attacks.checks import Check, Probe
+from fermibose.attacks.methods import pgd
+from fermibose.attacks.result import AttackResult, versions
+from fermibose.attacks.threat import Images, ThreatModel
+from fermibose.attacks.victim import Victim, victim_of
+from fermibose.errors import InputError
+from fermibose.progress import Advance, progress_bar
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The verdict on a robust accuracy, with the evidence."""
+
+    threat: ThreatModel
+    images: int
+    clean_accuracy: float
+    robust_accuracy: float  # the worst case per example over everything that was run
+    checks: tuple[Check, ...]
+    parameters: dict[str, Any]
+
+    @property
+    def established(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def standard_error(self) -> float:
+        """Binomial standard error of the robust accuracy."""
+        return float((self.robust_accuracy * (1 - self.robust_accuracy) / self.images) ** 0.5)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: the number if it can be trusted, else the reasons why not."""
+        if not self.established:
+            reasons = [f"{c.name} ({c.evidence})" for c in self.checks if not c.passed]
+            return f"not established: {'; '.join(reasons)}"
+        name = {"linf": "ℓ∞", "l2": "ℓ2"}[self.threat.norm]
+        return (
+            f"robust accuracy established: {100 * self.robust_accuracy:.1f} ± "
+            f"{100 * self.standard_error:.1f} % of {self.images} images withstand every attack "
+            f"within {name} {self.threat.epsilon:g} (clean {100 * self.clean_accuracy:.1f} %)"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "verdict": self.verdict,
+            "established": self.established,
+            "threat": self.threat.as_dict(),
+            "images": self.images,
+            "clean_accuracy": self.clean_accuracy,
+            "robust_accuracy": self.robust_accuracy,
+            "standard_error": self.standard_error,
+            "checks": [vars(check) for check in self.checks],
+            "parameters": self.parameters,
+            "versions": versions(),
+        }
+
+
+def audit(
+    model: nn.Module,
+    x: Images,
+    y: Images,
+    threat: ThreatModel,
+    *,
+    rival: nn.Module | None = None,
+    features: Callable[[Tensor], Tensor] | None = None,
+    probe: int = 200,
+    tolerance: float = 0.02,
+    seed: int = 0,
+    show: bool | None = None,
+) -> Audit:
+    """Attack with everything, and check whether the outcome can be trusted.
+
+    All images are attacked by PGD and AutoAttack; the robust accuracy is the worst case per
+    example. The checks look at up to ``probe`` images, spread over all that are classified
+    correctly, and let two attacks differ by ``tolerance`` of them. rival: a net trained
+    independently on the same problem, for transfer (by default a small MLP is trained on the probe
+    images). features: what the binarisation test reads out (by default ``model.represent`` if there
+    is one, else the logits).
+    """
+    threat.require("audit", "linf", "l2")
+    if threat.epsilon == 0 or probe < 10 or not 0 < tolerance < 1:
+        raise InputError("an audit needs epsilon > 0, probe >= 10 and a tolerance in (0, 1)")
+    with victim_of(model, x, y, threat) as victim, progress_bar("audit", 13, show=show) as advance:
+        if not victim.correct.any():
+            raise InputError("no image is classified correctly: there is nothing to attack")
+        classes = victim.model(victim.x[:1]).shape[1]
+        withstood, robust, flags = _attack_with_everything(victim, threat, classes, seed, advance)
+        sample = _spread(victim.correct, probe)
+        looked_at = Probe(
+            victim.model,
+            victim.x[sample],
+            victim.y[sample],
+            withstood[sample],
+            classes,
+            threat,
+            tolerance,
+            seed,
+        )
+        done = [checks.black_box(withstood, robust, tolerance), checks.no_flags(flags)]
+        for question in (
+            checks.gradients,
+            checks.iterated_beats_one_step,
+            checks.monotone_in_epsilon,
+            checks.monotone_in_steps,
+            checks.chance,
+            checks.restarts,
+            checks.rescaled,
+            checks.precision,
+            partial(checks.transfer, rival=rival),
+            partial(checks.binarised, features=features, images=50),
+        ):
+            done.append(question(looked_at))
+            advance(status=done[-1].name)
+    return Audit(
+        threat,
+        len(robust),
+        float(victim.correct.double().mean()),
+        float(robust.double().mean()),
+        tuple(done),
+        {"probe": len(sample), "tolerance": tolerance, "seed": seed},
+    )
+
+
+def _attack_with_everything(
+    victim: Victim, threat: ThreatModel, classes: int, seed: int, advance: Advance
+) -> tuple[Tensor, Tensor, list[str]]:
+    """Who withstands the white-box attacks (n,), who Square as well (n,), AutoAttack's flags."""
+    white_box = [attack for attack in ensemble(classes) if attack != "square"]
+    steps: tuple[tuple[str, Callable[..., AttackResult]], ...] = (
+        ("PGD", partial(pgd, restarts=2)),
+        ("AutoAttack", partial(auto_attack, attacks=white_box)),
+        ("Square", partial(auto_attack, attacks=["square"])),
+    )
+    left, flags = [victim.correct], dict[str, None]()  # a dict: each flag once, in order
+    for name, attack in steps:
+        advance(status=name)
+        robust = left[-1].clone()
+        rows = robust.nonzero()[:, 0]
+        if len(rows):
+            x, y = victim.x[rows], victim.y[rows]
+            found = attack(victim.model, x, y, threat, seed=seed, show=False)
+            robust[rows] = found.robust
+            flags |= dict.fromkeys(() if name == "PGD" else found.flags)
+        left.append(robust)
+    return left[-2], left[-1], list(flags)
+
+
+def _spread(correct: Tensor, count: int) -> Tensor:
+    """Row numbers of up to ``count`` correct images, evenly spread (images may be sorted)."""
+    rows = correct.nonzero()[:, 0].cpu().numpy()
+    chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]
+    return torch.as_tensor(chosen, device=correct.device)

@@ -1,0 +1,253 @@
+"""The checks of an audit: each looks for one way in which a robust accuracy can deceive."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fermibose.attacks.adversary import Adversary
+from fermibose.attacks.binarisation import binarisation_test
+from fermibose.attacks.curves import accuracy_curve
+from fermibose.attacks.gradient import Ascent, input_gradient
+from fermibose.attacks.losses import cross_entropy, margin
+from fermibose.attacks.methods import fgsm, one_step_l2, pgd
+from fermibose.attacks.threat import ThreatModel
+from fermibose.machine.baselines import train_mlp
+from fermibose.machine.network import FermiBoseNet
+from fermibose.machine.recipe import Recipe
+
+EPSILON_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+STEPS = (5, 10, 20, 40, 80)
+RESTARTS = 5
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question put to a robust accuracy, and the answer."""
+
+    name: str
+    passed: bool
+    evidence: str  # one line, with numbers
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """The images the checks look at, with what the strongest white-box attack left of them."""
+
+    model: nn.Module
+    x: Tensor  # (n, …), all classified correctly without attack
+    y: Tensor
+    withstood: Tensor  # (n,) bool: withstood every white-box attack
+    classes: int
+    threat: ThreatModel
+    tolerance: float  # fraction of the images by which two attacks may differ
+    seed: int
+
+    def accuracy(self, **options: Any) -> float:
+        """Accuracy under PGD on the cross-entropy, the attack that masking defeats first."""
+        settings: dict[str, Any] = {"losses": ("cross_entropy",), "seed": self.seed} | options
+        model, threat = settings.pop("model", self.model), settings.pop("threat", self.threat)
+        found = pgd(model, self.x, self.y, threat, show=False, **settings)
+        return found.robust_accuracy
+
+
+def chance(probe: Probe) -> Check:
+    """Without a bound on the change every classifier can be led to any answer."""
+    low, high = probe.threat.bounds
+    width = high - low if math.isfinite(high - low) else 10 * float(probe.x.max() - probe.x.min())
+    features = probe.x[0].numel()
+    epsilon = width if probe.threat.norm == "linf" else width * features**0.5
+    # From the image itself: a random start in so large a ball would need no gradient at all.
+    found = probe.accuracy(threat=replace(probe.threat, epsilon=epsilon), random_start=False)
+    limit = 1 / probe.classes
+    return Check(
+        "chance at large ε",
+        found <= limit,
+        f"{_pc(found)} left at ε = {epsilon:g}, chance is {_pc(limit)}",
+        {"epsilon": epsilon, "accuracy": found, "chance": limit},
+    )
+
+
+def monotone_in_epsilon(probe: Probe) -> Check:
+    """A larger ball contains the smaller ones."""
+    epsilons = [ratio * probe.threat.epsilon for ratio in EPSILON_RATIOS]
+    curve = accuracy_curve(
+        probe.model, probe.x, probe.y, probe.threat,
+        epsilons=epsilons, attack="pgd", seed=probe.seed, show=False,
+    )  # fmt: skip
+    accuracy = curve.accuracy.tolist()
+    rise = _largest_rise(accuracy)
+    return Check(
+        "monotone in ε",
+        rise <= probe.tolerance,
+        f"largest rise {_pc(rise)} from one of {len(epsilons)} strengths to the next",
+        {"epsilons": epsilons, "accuracy": accuracy},
+    )
+
+
+def monotone_in_steps(probe: Probe) -> Check:
+    """More steps find more, until there is no more to find."""
+    accuracy = [probe.accuracy(steps=steps) for steps in STEPS]
+    rise, gain = _largest_rise(accuracy), accuracy[-2] - accuracy[-1]
+    return Check(
+        "converged in steps",
+        rise <= probe.tolerance and gain <= probe.tolerance,
+        f"largest rise {_pc(rise)}, last doubling to {STEPS[-1]} steps finds {_pc(gain)}",
+        {"steps": list(STEPS), "accuracy": accuracy},
+    )
+
+
+def iterated_beats_one_step(probe: Probe) -> Check:
+    """Many small steps must fool whom one large step fools."""
+    attack = fgsm if probe.threat.norm == "linf" else one_step_l2
+    single = attack(probe.model, probe.x, probe.y, probe.threat, show=False)
+    many = pgd(
+        probe.model, probe.x, probe.y, probe.threat,
+        losses=("cross_entropy",), seed=probe.seed, show=False,
+    )  # fmt: skip
+    missed = float((many.robust & ~single.robust).double().mean())
+    return Check(
+        "PGD beats one step",
+        missed <= probe.tolerance,
+        f"PGD leaves {_pc(many.robust_accuracy)}, one step {_pc(single.robust_accuracy)}; "
+        f"PGD misses {_pc(missed)} that one step fools",
+        {"pgd": many.robust_accuracy, "one_step": single.robust_accuracy, "missed": missed},
+    )
+
+
+def transfer(probe: Probe, rival: nn.Module | None) -> Check:
+    """Examples made for another net must not fool whom the white-box attack could not."""
+    if rival is None:
+        recipe = Recipe(hidden=(200,), epochs=30, seed=probe.seed)
+        inputs = probe.x.flatten(1).cpu().float().numpy()
+        rival = train_mlp(inputs, probe.y.cpu().numpy(), recipe, show=False).net.to(probe.x.device)
+    generator = torch.Generator(probe.x.device).manual_seed(probe.seed)
+    images = probe.x.float()
+    foreign = Adversary(probe.threat, steps=40)(rival.float(), images, probe.y, generator)
+    with torch.no_grad():
+        fooled = probe.model(foreign.to(probe.x.dtype)).argmax(1) != probe.y
+    missed = float((fooled & probe.withstood).double().mean())
+    total = float(fooled.double().mean())
+    return Check(
+        "white box beats transfer",
+        missed <= probe.tolerance,
+        f"examples of an independent net fool {_pc(total)}; {_pc(missed)} withstood the white box",
+        {"fooled": total, "missed": missed},
+    )
+
+
+def rescaled(probe: Probe) -> Check:
+    """Multiplying the logits by a constant changes no decision, so it must not help an attack."""
+    with torch.no_grad():
+        typical = float(margin(probe.model(probe.x), probe.y).abs().median())
+    factors = [1 / typical if typical > 0 else 1.0, 0.1]
+    plain = probe.accuracy()
+    found = [probe.accuracy(model=_Scaled(probe.model, factor)) for factor in factors]
+    gain = plain - min(found)
+    return Check(
+        "rescaling finds no more",
+        gain <= probe.tolerance,
+        f"PGD leaves {_pc(plain)}, with logits × {factors[0]:.3g} and × 0.1 {_pc(min(found))}",
+        {"plain": plain, "factors": factors, "accuracy": found},
+    )
+
+
+def precision(probe: Probe) -> Check:
+    """Float64 must not find what rounding hides in float32."""
+    single, double = (probe.accuracy(dtype=dtype) for dtype in (torch.float32, torch.float64))
+    return Check(
+        "float64 finds no more",
+        abs(single - double) <= probe.tolerance,
+        f"PGD leaves {_pc(single)} in float32, {_pc(double)} in float64",
+        {"float32": single, "float64": double},
+    )
+
+
+def restarts(probe: Probe) -> Check:
+    """A last random start must find nothing that the ones before it missed."""
+    fewer, all_of_them = (probe.accuracy(restarts=n) for n in (RESTARTS - 1, RESTARTS))
+    gain = fewer - all_of_them
+    return Check(
+        "converged in restarts",
+        gain <= probe.tolerance,
+        f"the last of {RESTARTS} random starts finds {_pc(gain)} more",
+        {"before": fewer, "after": all_of_them},
+    )
+
+
+def gradients(probe: Probe) -> Check:
+    """Where the gradient is exactly zero a gradient attack cannot even start."""
+    gradient, _ = input_gradient(probe.model, probe.x, probe.y, cross_entropy)
+    zero = float((gradient.flatten(1) == 0).all(1).double().mean())
+    numbers = {"zero_gradients": zero}
+    evidence = f"{_pc(zero)} of the images have an input gradient of exactly zero"
+    if isinstance(probe.model, FermiBoseNet) and probe.model.local_layers:
+        with torch.no_grad():
+            h = probe.model.represent(probe.x)
+        slope = probe.model.local_layers[-1].activation.pull_back(torch.ones_like(h), h)
+        numbers["saturated_units"] = float((slope < 1e-3).double().mean())
+        evidence += f"; {_pc(numbers['saturated_units'])} of the units are saturated"
+    return Check("gradients do not vanish", zero <= probe.tolerance, evidence, numbers)
+
+
+def binarised(probe: Probe, features: Callable[[Tensor], Tensor] | None, images: int) -> Check:
+    """The attack must solve problems that have a solution by construction."""
+    own = getattr(probe.model, "represent", None)
+    chosen = features or own or probe.model
+    with torch.no_grad():
+        width = chosen(probe.x[:1]).shape[1]
+    ascent = Ascent(("cross_entropy", "margin"), 40, 2.5 / 40)
+    found = binarisation_test(
+        chosen, probe.x[:images], probe.threat,
+        inner=min(100, max(2, width - 1)), ascent=ascent, seed=probe.seed,
+    )  # fmt: skip
+    return Check(
+        "binarisation test",
+        found.problems > 0 and found.success >= 0.95,
+        f"the attack solves {found.solved} of {found.problems} problems that have a solution, "
+        f"random points {found.by_chance}",
+        {"problems": found.problems, "solved": found.solved, "by_chance": found.by_chance},
+    )
+
+
+def black_box(before: Tensor, after: Tensor, tolerance: float) -> Check:
+    """Square sees no gradient: it must not fool whom the white-box attacks could not."""
+    missed = float((before & ~after).double().mean())
+    return Check(
+        "white box beats Square",
+        missed <= tolerance,
+        f"Square fools {_pc(missed)} that withstood the white box",
+        {"missed": missed},
+    )
+
+
+def no_flags(flags: Sequence[str]) -> Check:
+    """What the reference implementation of AutoAttack warns about."""
+    evidence = "; ".join(flags) if flags else "the reference implementation has no warnings"
+    return Check("AutoAttack raises no flag", not flags, evidence, {"flags": list(flags)})
+
+
+class _Scaled(nn.Module):
+    """The model with its logits multiplied by a constant."""
+
+    def __init__(self, model: nn.Module, factor: float) -> None:
+        super().__init__()
+        self.model, self.factor = model, factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x) * self.factor  # type: ignore[no-any-return]
+
+
+def _largest_rise(values: Sequence[float]) -> float:
+    lowest, rise = values[0], 0.0
+    for value in values[1:]:
+        rise, lowest = max(rise, value - lowest), min(lowest, value)
+    return rise
+
+
+def _pc(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"

@@ -1,0 +1,182 @@
+"""The audit. Oracles: honest nets must pass, nets masked in known ways must not."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from fermibose.attacks import ThreatModel, audit, auto_attack, pgd
+from fermibose.attacks.binarisation import binarisation_test
+from fermibose.attacks.checks import Probe, _largest_rise, transfer
+from fermibose.attacks.gradient import Ascent
+from fermibose.errors import InputError
+from fermibose.machine.baselines import train_mlp
+from fermibose.machine.recipe import Recipe
+
+THREAT = ThreatModel("linf", 0.08)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+
+class Loud(Wrapped):
+    """Logits × 1000: the cross-entropy has no gradient left."""
+
+    def forward(self, x):
+        return 1000 * self.net(x)
+
+
+class Blocked(Wrapped):
+    """The gradient stops at the input."""
+
+    def forward(self, x):
+        return self.net(x.detach())
+
+
+class Staircase(Wrapped):
+    """Pixels are rounded: the gradient is zero almost everywhere."""
+
+    def forward(self, x):
+        return self.net((16 * x).round() / 16)
+
+
+class Decoy(Wrapped):
+    """The gradient is that of another function: nonzero, and useless."""
+
+    def forward(self, x):
+        decoy = 1e-3 * torch.sin(40 * x.flatten(1)[:, ::7]).cumsum(1)[:, -10:]
+        return self.net(x.detach()) + decoy - decoy.detach()
+
+
+def failed(found):
+    return {check.name for check in found.checks if not check.passed}
+
+
+@pytest.fixture(scope="module")
+def few(images):
+    return images[0][::3], images[1][::3]
+
+
+def test_an_honest_net_is_established_with_the_worst_case_of_all_attacks(net, few):
+    honest = audit(net, *few, THREAT)
+    assert honest.established, honest.verdict
+    assert honest.verdict.startswith("robust accuracy established: ")
+    assert len(honest.checks) == 12
+    reference = auto_attack(net, *few, THREAT)
+    ours = pgd(net, *few, THREAT, restarts=2)
+    worst = (reference.robust & ours.robust).double().mean()
+    assert honest.robust_accuracy == pytest.approx(float(worst), abs=1 / len(few[1]))
+    assert f"{100 * honest.robust_accuracy:.1f} ±" in honest.verdict
+    assert honest.clean_accuracy == reference.clean_accuracy
+    assert honest.images == len(few[1])
+
+    record = json.loads(json.dumps(honest.as_dict(), allow_nan=False))
+    assert record["established"] is True
+    assert record["verdict"] == honest.verdict
+    assert record["threat"]["epsilon"] == 0.08
+    assert {check["name"] for check in record["checks"]} == {c.name for c in honest.checks}
+    correct = round(honest.clean_accuracy * honest.images)
+    assert record["parameters"] == {"probe": correct, "tolerance": 0.02, "seed": 0}
+    curve = next(c for c in record["checks"] if c["name"] == "monotone in ε")["numbers"]
+    assert curve["accuracy"][0] == 1
+    assert curve["accuracy"] == sorted(curve["accuracy"], reverse=True)
+
+
+def test_an_honest_mlp_is_established_in_l2_too(digits, few):
+    mlp = train_mlp(digits.x_train, digits.y_train, Recipe(hidden=(60,), epochs=30)).net
+    found = audit(mlp, *few, ThreatModel("l2", 0.5))
+    assert found.established, found.verdict
+    assert "within ℓ2 0.5" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("mask", "caught_by"),
+    [
+        (Loud, {"gradients do not vanish", "rescaling finds no more"}),
+        (
+            Blocked,
+            {
+                "gradients do not vanish",
+                "AutoAttack raises no flag",
+                "chance at large ε",
+                "white box beats Square",
+                "binarisation test",
+            },
+        ),
+        (
+            Staircase,
+            {
+                "gradients do not vanish",
+                "AutoAttack raises no flag",
+                "chance at large ε",
+                "white box beats Square",
+            },
+        ),
+        (Decoy, {"chance at large ε", "white box beats Square", "binarisation test"}),
+    ],
+)
+def test_masked_nets_are_caught(net, few, mask, caught_by):
+    found = audit(mask(net), *few, THREAT)
+    assert not found.established
+    assert found.verdict.startswith("not established: ")
+    assert caught_by <= failed(found), found.verdict
+    for name in caught_by:
+        assert name in found.verdict
+
+
+def test_transfer_from_a_given_rival(net, images):
+    """The net as its own rival: transfer is PGD, and finds nothing PGD does not; unless told so."""
+    x, y = images
+    correct = net(x).argmax(1) == y
+    x, y = x[correct], y[correct]
+    robust = pgd(net, x, y, THREAT, losses=("cross_entropy",)).robust
+    probe = Probe(net, x, y, robust, 10, THREAT, 0.02, 0)
+    found = transfer(probe, net)
+    assert found.passed
+    assert found.numbers["fooled"] == pytest.approx(1 - float(robust.double().mean()), abs=0.02)
+    credulous = replace(probe, withstood=torch.ones_like(robust))
+    assert not transfer(credulous, net).passed
+
+
+def test_binarisation_tells_a_working_attack_from_a_broken_one(net, images):
+    x = images[0][:20]
+    good = Ascent(("margin",), 40, 2.5 / 40)
+    found = binarisation_test(net.represent, x, THREAT, inner=30, ascent=good)
+    assert found.problems == 20
+    assert found.success == 1
+    weak = Ascent(("margin",), 1, 0.01)
+    assert binarisation_test(net.represent, x, THREAT, inner=30, ascent=weak).success < 0.5
+    blocked = binarisation_test(
+        lambda z: net.represent(z.detach()), x, THREAT, inner=30, ascent=good
+    )
+    assert blocked.success == 0
+
+
+def test_the_largest_rise():
+    assert _largest_rise([1.0, 0.5, 0.2]) == 0
+    assert _largest_rise([1.0, 0.5, 0.55, 0.4, 0.7]) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("threat", "options", "message"),
+    [
+        (ThreatModel("noise"), {}, "audit needs a threat model"),
+        (ThreatModel("linf", 0.0), {}, "epsilon > 0"),
+        (THREAT, {"probe": 3}, "probe >= 10"),
+        (THREAT, {"tolerance": 1.0}, "tolerance"),
+    ],
+)
+def test_impossible_audits_are_refused(net, few, threat, options, message):
+    with pytest.raises(InputError, match=message):
+        audit(net, *few, threat, **options)
+
+
+def test_nothing_correct_leaves_nothing_to_audit(net, images):
+    x, _ = images
+    with pytest.raises(InputError, match="no image is classified correctly"):
+        audit(net, x, (net(x).argmax(1) + 1) % 10, THREAT)
