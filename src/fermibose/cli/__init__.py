@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fermibose.cli.attack import attack, audit
 from fermibose.cli.demo import demo
 from fermibose.cli.theory import theory
 from fermibose.cli.train import evaluate, train
@@ -23,6 +24,8 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(evaluate)
+app.command()(attack)
+app.command()(audit)
 app.command()(theory)
 
 

@@ -1,0 +1,244 @@
+"""``fbm attack`` and ``fbm audit``."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer import Option
+
+from fermibose.cli.options import DataOption, FolderOption, SeedOption, console, write_json
+
+if TYPE_CHECKING:
+    from fermibose import FermiBoseNet
+    from fermibose.attacks import AttackResult, Curve, ThreatModel
+    from fermibose.data import Dataset
+
+
+class AttackName(StrEnum):
+    """The attacks that can be asked for (typer's lists take no Literal)."""
+
+    fgsm = "fgsm"
+    one_step_l2 = "one_step_l2"
+    pgd = "pgd"
+    noise = "noise"
+    auto = "auto"
+
+
+ModelArgument = Annotated[Path, typer.Argument(help="Folder written by `fbm train`.")]
+PerClass = Annotated[
+    int, Option(help="Attack the first so many test images of each class, if there are as many.")
+]
+Threads = Annotated[int, Option(help="Threads; bits depend on their number.")]
+Epsilon = Annotated[float, Option("--eps", help="Strength, in units of the inputs.")]
+
+
+def attack(
+    model: ModelArgument,
+    norm: Annotated[
+        Literal["linf", "l2", "noise"], Option(help="What bounds the change of an image.")
+    ] = "linf",
+    eps: Epsilon = 0.1,
+    attacks: Annotated[
+        list[AttackName] | None,
+        Option(
+            "--attack",
+            help="May be given several times; by default one step and PGD, or noise. `auto` is "
+            "AutoAttack.",
+        ),
+    ] = None,
+    steps: Annotated[int, Option(help="Steps of PGD.")] = 40,
+    restarts: Annotated[int, Option(help="Random starts of PGD, for each of two losses.")] = 1,
+    data: DataOption = "mnist5k",
+    folder: FolderOption = None,
+    per_class: PerClass = 100,
+    seed: SeedOption = 0,
+    threads: Threads = 1,
+    output: Annotated[Path, Option(help="Folder for numbers and figures.")] = Path("fbm-attack"),
+) -> None:
+    """Attack a saved model on the test images of a data set.
+
+    Writes attack.json as each attack finishes, curve.png (accuracy against strength) and
+    examples.png into OUTPUT. Ctrl-C stops; finished attacks are kept.
+    """
+    from fermibose.attacks import ThreatModel
+    from fermibose.machine.compute import compute_settings
+
+    threat = ThreatModel(norm, eps)
+    net, dataset = _load(model, data, folder, per_class)
+    chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
+    results: list[AttackResult] = []
+    record: dict[str, Any] = {
+        "model": str(model),
+        "data": {"name": dataset.name, "checksum": dataset.checksum},
+        "results": [],
+    }
+    try:
+        with compute_settings(threads):
+            for name in dict.fromkeys(chosen):
+                run = _attack_named(name, steps=steps, restarts=restarts, seed=seed)
+                results.append(run(net, dataset.x_test, dataset.y_test, threat))
+                record["results"].append(results[-1].as_dict())
+                write_json(output / "attack.json", record)
+            curve = _curve(net, dataset, threat, seed)
+    except KeyboardInterrupt:
+        _print_results(model, dataset, results)
+        console.print(f"interrupted; finished attacks are in {output}", soft_wrap=True)
+        raise typer.Exit(130) from None
+    record["curve"] = curve.as_dict()
+    write_json(output / "attack.json", record)
+    _print_results(model, dataset, results)
+    figures = _draw(net, dataset, curve, results, output)
+    console.print(f"written to {output}: attack.json, {', '.join(figures)}", soft_wrap=True)
+
+
+def audit(
+    model: ModelArgument,
+    norm: Annotated[Literal["linf", "l2"], Option(help="What bounds the change.")] = "linf",
+    eps: Epsilon = 0.1,
+    probe: Annotated[int, Option(help="Images that the checks look at.")] = 200,
+    tolerance: Annotated[
+        float, Option(help="Fraction of images by which two attacks may differ.")
+    ] = 0.02,
+    data: DataOption = "mnist5k",
+    folder: FolderOption = None,
+    per_class: PerClass = 100,
+    seed: SeedOption = 0,
+    threads: Threads = 1,
+    output: Annotated[Path, Option(help="Folder for the evidence.")] = Path("fbm-audit"),
+) -> None:
+    """Attack a saved model with everything, and say whether the robust accuracy can be trusted.
+
+    Writes audit.json and audit.png into OUTPUT. Exits with 0 whatever the verdict.
+    """
+    from rich.table import Table
+
+    from fermibose.attacks import ThreatModel
+    from fermibose.attacks import audit as run_audit
+    from fermibose.attacks.figures import draw_audit
+    from fermibose.machine.compute import compute_settings
+
+    threat = ThreatModel(norm, eps)
+    net, dataset = _load(model, data, folder, per_class)
+    x, y = dataset.x_test, dataset.y_test
+    with compute_settings(threads):
+        found = run_audit(net, x, y, threat, probe=probe, tolerance=tolerance, seed=seed)
+    table = Table(title=f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
+    table.add_column("check")
+    table.add_column("", justify="center")
+    table.add_column("evidence", overflow="fold")
+    for check in found.checks:
+        mark = "[green]passed[/]" if check.passed else "[bold red]FAILED[/]"
+        table.add_row(check.name, mark, check.evidence)
+    console.print(table)
+    console.print(f"[bold]{found.verdict}[/]", soft_wrap=True)
+    source = {"model": str(model), "data": {"name": dataset.name, "checksum": dataset.checksum}}
+    write_json(output / "audit.json", source | found.as_dict())
+    draw_audit(found, output / "audit.png")
+    console.print(f"written to {output}: audit.json, audit.png", soft_wrap=True)
+
+
+def _load(
+    model: Path, data: str, folder: Path | None, per_class: int
+) -> "tuple[FermiBoseNet, Dataset]":
+    """The net, and the data set with the first test images of each class."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from fermibose import FermiBoseNet
+    from fermibose.data import load_dataset
+    from fermibose.data import per_class as first_of_each
+
+    net = FermiBoseNet.load(model)
+    dataset = load_dataset(data, folder=folder)
+    available = int(np.unique(dataset.y_test, return_counts=True)[1].min())
+    x, y = first_of_each(dataset.x_test, dataset.y_test, min(per_class, available))
+    return net, replace(dataset, x_test=x, y_test=y)
+
+
+def _attack_named(name: str, **options: Any) -> "Callable[..., AttackResult]":
+    from functools import partial
+
+    from fermibose import attacks
+
+    seed = options["seed"]
+    named: dict[str, Callable[..., AttackResult]] = {
+        "fgsm": attacks.fgsm,
+        "one_step_l2": attacks.one_step_l2,
+        "pgd": partial(attacks.pgd, **options),
+        "noise": partial(attacks.gaussian_noise, seed=seed),
+        "auto": partial(attacks.auto_attack, seed=seed),
+    }
+    return named[name]
+
+
+def _curve(net: "FermiBoseNet", dataset: "Dataset", threat: "ThreatModel", seed: int) -> "Curve":
+    """The one-step or noise curve, to the paper's largest strength or twice the one asked for."""
+    import numpy as np
+
+    from fermibose.attacks import PAPER_STRENGTHS, accuracy_curve
+
+    strengths: Any = PAPER_STRENGTHS
+    if threat.norm == "l2":
+        strengths = np.linspace(0, 2 * threat.epsilon or 1.0, 41)
+    return accuracy_curve(
+        net, dataset.x_test, dataset.y_test, threat, epsilons=strengths, seed=seed
+    )
+
+
+def _print_results(model: Path, dataset: "Dataset", results: "list[AttackResult]") -> None:
+    from rich.table import Table
+
+    if not results:
+        return
+    threat = results[0].threat
+    title = f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images"
+    table = Table(title=title, caption=f"clean accuracy {100 * results[0].clean_accuracy:.1f} %")
+    table.add_column("attack")
+    for column in (f"accuracy (%) at {threat.norm} {threat.epsilon:g}", "± (%)", "time (s)"):
+        table.add_column(column, justify="right")
+    for result in results:
+        table.add_row(
+            result.attack,
+            f"{100 * result.robust_accuracy:.1f}",
+            f"{100 * result.standard_error:.1f}",
+            f"{result.seconds:.1f}",
+        )
+    console.print(table)
+    for result in results:
+        for flag in result.flags:
+            console.print(f"[bold yellow]{result.attack}:[/] {flag}", soft_wrap=True)
+
+
+def _draw(
+    net: "FermiBoseNet",
+    dataset: "Dataset",
+    curve: "Curve",
+    results: "list[AttackResult]",
+    output: Path,
+) -> list[str]:
+    from fermibose.attacks import robustness_area
+    from fermibose.attacks.figures import AXIS, draw_accuracy, draw_examples
+
+    title = f"{dataset.name}, {len(dataset.x_test)} test images"
+    name = f"{curve.attack}, area {robustness_area(curve):.1f}"
+    draw_accuracy(
+        {title: {name: curve}},
+        output / "curve.png",
+        axes_labels=[AXIS[curve.threat.norm]],
+        points=results,
+    )
+    if dataset.image_shape is None:
+        return ["curve.png"]
+    draw_examples(
+        net,
+        dataset.x_test,
+        dataset.y_test,
+        results[-1],
+        output / "examples.png",
+        image_shape=dataset.image_shape,
+        classes=net.config["classes"],
+    )
+    return ["curve.png", "examples.png"]
