@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fermibose import FermiBoseNet, __version__
+from fermibose.attacks import ThreatModel, fgsm
 from fermibose.cli import app, main
-from fermibose.data import load_dataset
+from fermibose.data import load_dataset, per_class
 from fermibose.machine.evaluation import evaluate
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import train
@@ -64,6 +65,15 @@ def test_demo_compares_machine_and_mlp(tmp_path):
         net = FermiBoseNet.load(tmp_path / name.lower())
         dataset = load_dataset("mnist5k")
         assert evaluate(net, dataset.x_test, dataset.y_test).accuracy == pytest.approx(accuracy)
+        curves = comparison[name]["attacks"]
+        x, y = per_class(dataset.x_test, dataset.y_test, 100)
+        withstood = fgsm(net, x, y, ThreatModel("linf", 0.1)).robust_accuracy
+        assert curves["FGSM"]["accuracy"][10] == pytest.approx(withstood)
+        assert f"{100 * withstood:.1f}" in text
+        pgd_curve = dict(zip(*(curves["PGD"][k] for k in ("epsilons", "accuracy")), strict=True))
+        assert pgd_curve[0.1] <= withstood
+        assert len(curves["noise"]["accuracy"]) == 80
+    assert (tmp_path / "attacks.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_self_supervised_training_from_the_command_line(tmp_path):
@@ -116,6 +126,6 @@ def test_help_is_quick_and_names_the_commands():
         [sys.executable, "-c", script], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    for command in ("train", "evaluate", "demo"):
+    for command in ("train", "evaluate", "attack", "audit", "demo"):
         assert command in done.stdout
     assert run("version").strip() == __version__

@@ -79,7 +79,9 @@ def draw_examples(
         for column, row in enumerate(rows.tolist()):
             for line, picture in enumerate((original[row], result.examples[row])):
                 axes = cells[line, column]
-                axes.imshow(picture.reshape(image_shape).cpu(), cmap="gray", vmin=low, vmax=high)
+                axes.imshow(
+                    picture.reshape(image_shape).cpu().numpy(), cmap="gray", vmin=low, vmax=high
+                )
                 axes.set(xticks=[], yticks=[])
                 axes.grid(False)
                 for spine in axes.spines.values():

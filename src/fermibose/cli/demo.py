@@ -2,12 +2,17 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fermibose.cli.options import SeedOption, console
 from fermibose.files import write_json
+
+if TYPE_CHECKING:
+    from fermibose.attacks import Curve
+    from fermibose.data import Dataset
+    from fermibose.machine.training import Training
 
 
 def demo(
@@ -17,7 +22,7 @@ def demo(
     epochs: Annotated[int, typer.Option(help="Epochs of every training.")] = 100,
     seed: SeedOption = 0,
 ) -> None:
-    """Train the machine and the MLP of the same shape on 1000 bundled digits, and compare them."""
+    """Train the machine and the MLP of the same shape on 1000 bundled digits, and attack both."""
     from rich.table import Table
 
     from fermibose.data import load_dataset
@@ -63,6 +68,68 @@ def demo(
             f"{summary['seconds']:.1f}",
         )
     console.print(table)
-    write_json(output / "comparison.json", summaries)
     draw_curves(trainings, output / "curves.png")
-    console.print(f"written to {output}: models, comparison.json, curves.png", soft_wrap=True)
+    write_json(output / "comparison.json", summaries)
+    curves = _attack(trainings, dataset, seed)
+    _print_attacks(curves)
+    _draw_attacks(curves, output / "attacks.png")
+    for name, found in curves.items():
+        summaries[name]["attacks"] = {key: curve.as_dict() for key, curve in found.items()}
+    write_json(output / "comparison.json", summaries)
+    console.print(
+        f"written to {output}: models, comparison.json, curves.png, attacks.png", soft_wrap=True
+    )
+
+
+def _attack(
+    trainings: "dict[str, Training]", dataset: "Dataset", seed: int
+) -> "dict[str, dict[str, Curve]]":
+    """Both nets under FGSM, PGD and noise of growing strength, on 1000 test digits."""
+    from fermibose.attacks import ThreatModel, accuracy_curve
+    from fermibose.data import per_class
+    from fermibose.machine.compute import compute_settings
+
+    x, y = per_class(dataset.x_test, dataset.y_test, 100)
+    coarse = [k / 40 for k in range(9)]  # 0 … 0.2
+    curves: dict[str, dict[str, Curve]] = {}
+    with compute_settings(1):
+        for name, training in trainings.items():
+            linf, noise = ThreatModel("linf"), ThreatModel("noise")
+            curves[name] = {
+                "FGSM": accuracy_curve(training.net, x, y, linf),
+                "PGD": accuracy_curve(training.net, x, y, linf, epsilons=coarse, attack="pgd"),
+                "noise": accuracy_curve(training.net, x, y, noise, seed=seed),
+            }
+    return curves
+
+
+def _print_attacks(curves: "dict[str, dict[str, Curve]]") -> None:
+    from rich.table import Table
+
+    from fermibose.attacks import robustness_area
+
+    table = Table(title="Under attack: accuracy (%) on 1000 test digits")
+    columns = ("", "no attack", "FGSM 0.1", "PGD 0.1", "noise 0.3", "FGSM area", "noise area")
+    for column in columns:
+        table.add_column(column, justify="right" if column else "left")
+    for name, found in curves.items():
+        at: list[Any] = [found["FGSM"].accuracy[0]]
+        for key, epsilon in (("FGSM", 0.1), ("PGD", 0.1), ("noise", 0.3)):
+            curve = found[key]
+            at.append(curve.accuracy[abs(curve.epsilons - epsilon).argmin()])
+        table.add_row(
+            name,
+            *(f"{100 * value:.1f}" for value in at),
+            *(f"{robustness_area(found[key]):.1f}" for key in ("FGSM", "noise")),
+        )
+    console.print(table)
+
+
+def _draw_attacks(curves: "dict[str, dict[str, Curve]]", path: Path) -> None:
+    from fermibose.attacks.figures import AXIS, draw_accuracy
+
+    panels = {
+        key: {name: found[key] for name, found in curves.items()}
+        for key in ("FGSM", "PGD", "noise")
+    }
+    draw_accuracy(panels, path, axes_labels=[AXIS["linf"], AXIS["linf"], AXIS["noise"]])

@@ -1,0 +1,129 @@
+"""``fbm attack`` and ``fbm audit``. Oracles: the library called directly, the files written."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from fermibose.attacks import ThreatModel, accuracy_curve, fgsm, gaussian_noise, one_step_l2, pgd
+from fermibose.cli import app, main
+from fermibose.data import per_class
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def model(net, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    net.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def first(digits):
+    return per_class(digits.x_test, digits.y_test, 20)
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+OPTIONS = ("--data", "digits", "--per-class", 20)
+
+
+def test_attack_writes_what_the_library_finds(net, model, first, tmp_path):
+    text = run("attack", model, *OPTIONS, "--eps", 0.08, "--steps", 7, "--output", tmp_path)
+    threat = ThreatModel("linf", 0.08)
+    expected = [fgsm(net, *first, threat), pgd(net, *first, threat, steps=7)]
+    record = json.loads((tmp_path / "attack.json").read_text())
+    assert [found["attack"] for found in record["results"]] == ["fgsm", "pgd"]
+    for found, wanted in zip(record["results"], expected, strict=True):
+        assert found["robust_accuracy"] == wanted.robust_accuracy
+        assert f"{100 * wanted.robust_accuracy:.1f}" in text
+    curve = accuracy_curve(net, *first, threat)
+    assert record["curve"]["accuracy"] == curve.accuracy.tolist()
+    assert record["data"]["name"] == "digits"
+    for name in ("curve.png", "examples.png"):
+        assert (tmp_path / name).read_bytes()[:4] == PNG
+
+
+@pytest.mark.parametrize(("norm", "attack"), [("l2", one_step_l2), ("noise", gaussian_noise)])
+def test_other_norms_have_their_own_attacks(net, model, first, tmp_path, norm, attack):
+    run("attack", model, *OPTIONS, "--norm", norm, "--eps", 0.3, "--output", tmp_path)
+    record = json.loads((tmp_path / "attack.json").read_text())
+    found = attack(net, *first, ThreatModel(norm, 0.3))
+    assert record["results"][0]["robust_accuracy"] == found.robust_accuracy
+    assert record["curve"]["threat"]["norm"] == norm
+
+
+def test_the_attack_named_auto_is_autoattack(model, tmp_path):
+    run(
+        "attack", model, "--data", "digits", "--per-class", 2, "--attack", "auto",
+        "--output", tmp_path,
+    )  # fmt: skip
+    (found,) = json.loads((tmp_path / "attack.json").read_text())["results"]
+    assert found["attack"] == "autoattack"
+    assert found["parameters"]["attacks"] == ["apgd-ce", "apgd-t", "fab-t", "square"]
+
+
+def test_ctrl_c_keeps_finished_attacks(net, model, first, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fermibose.attacks.pgd", interrupted)
+    text = run("attack", model, *OPTIONS, "--output", tmp_path, code=130)
+    assert "interrupted; finished attacks are in" in text
+    (found,) = json.loads((tmp_path / "attack.json").read_text())["results"]
+    assert found["robust_accuracy"] == fgsm(net, *first, ThreatModel()).robust_accuracy
+    assert not (tmp_path / "curve.png").exists()
+
+
+def test_audit_prints_the_verdict_and_writes_the_evidence(model, tmp_path):
+    text = run(
+        "audit", model, "--data", "digits", "--per-class", 6, "--eps", 0.08, "--output", tmp_path
+    )
+    record = json.loads((tmp_path / "audit.json").read_text())
+    assert record["established"]
+    assert record["verdict"] in " ".join(text.split())
+    assert record["images"] == 60
+    assert text.count("passed") == len(record["checks"]) == 12
+    assert (tmp_path / "audit.png").read_bytes()[:4] == PNG
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--eps", "-1"), "epsilon must be a finite number >= 0"),
+        (("--norm", "l2", "--attack", "fgsm"), "fgsm needs a threat model with norm='linf'"),
+        (("--data", "mnist5k"), "784 features, but the net takes 64"),
+        (("--per-class", "0"), "at least 1"),
+        (("--steps", "0"), "at least one loss, one step"),
+    ],
+)
+def test_errors_are_one_line_for_people(model, arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments = ("attack", str(model), "--data", "digits", *arguments)
+    monkeypatch.setattr(sys, "argv", ["fbm", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+
+
+def test_pictures_show_one_image_of_each_class_fooled_if_possible(net, digits):
+    from fermibose.attacks.figures import _one_of_each_class
+
+    labels = torch.tensor(digits.y_test)
+    found = fgsm(net, digits.x_test, labels, ThreatModel("linf", 0.1))
+    rows = _one_of_each_class(labels, found)
+    assert labels[rows].tolist() == list(range(10))
+    fooled = (found.correct & ~found.robust).numpy()
+    for row, label in zip(rows, range(10), strict=True):
+        assert fooled[row] or not np.any(fooled & (digits.y_test == label))
