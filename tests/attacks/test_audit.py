@@ -3,11 +3,20 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from fermibose.attacks import ThreatModel, audit, auto_attack, pgd
+from fermibose.attacks import (
+    AttackResult,
+    Curve,
+    ThreatModel,
+    audit,
+    auto_attack,
+    checks,
+    pgd,
+)
 from fermibose.attacks.binarisation import binarisation_test
 from fermibose.attacks.checks import Probe, _largest_rise, transfer
 from fermibose.attacks.gradient import Ascent
@@ -141,6 +150,60 @@ def test_transfer_from_a_given_rival(net, images):
     assert found.numbers["fooled"] == pytest.approx(1 - float(robust.double().mean()), abs=0.02)
     credulous = replace(probe, withstood=torch.ones_like(robust))
     assert not transfer(credulous, net).passed
+
+
+class Scripted(Probe):
+    """A probe whose PGD answers from a script, keyed by one option."""
+
+    def accuracy(self, **options):
+        return next(answer for key, answer in self.model.items() if key in options.values())
+
+
+@pytest.mark.parametrize(
+    ("check", "script", "passed"),
+    [
+        (checks.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.4, 80: 0.4}, True),
+        (checks.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.45, 80: 0.4}, False),
+        (checks.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.4, 80: 0.3}, False),
+        (checks.restarts, {4: 0.4, 5: 0.39}, True),
+        (checks.restarts, {4: 0.4, 5: 0.3}, False),
+        (checks.precision, {torch.float32: 0.4, torch.float64: 0.41}, True),
+        (checks.precision, {torch.float32: 0.4, torch.float64: 0.3}, False),
+        (checks.precision, {torch.float32: 0.3, torch.float64: 0.4}, False),
+    ],
+)
+def test_checks_judge_the_numbers_they_are_given(check, script, passed):
+    nothing = torch.zeros(0)
+    found = check(Scripted(script, nothing, nothing, nothing, 10, THREAT, 0.02, 0))
+    assert found.passed is passed
+
+
+@pytest.mark.parametrize(("accuracy", "passed"), [([4, 3, 2], True), ([4, 2, 3], False)])
+def test_a_curve_that_rises_with_strength_is_suspicious(monkeypatch, accuracy, passed):
+    robust = np.arange(5) < np.array(accuracy)[:, None]
+    curve = Curve("pgd", THREAT, np.arange(3.0), robust, {})
+    monkeypatch.setattr(checks, "accuracy_curve", lambda *_, **__: curve)
+    nothing = torch.zeros(0)
+    probe = Probe(nn.Identity(), nothing, nothing, nothing, 10, THREAT, 0.02, 0)
+    assert checks.monotone_in_epsilon(probe).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("by_many", "by_one", "passed"),
+    [([1, 0, 0, 0], [1, 1, 0, 0], True), ([1, 1, 0, 0], [1, 0, 1, 0], False)],
+)
+def test_one_step_that_fools_whom_many_do_not_is_suspicious(monkeypatch, by_many, by_one, passed):
+    """Example by example: equal accuracies do not hide it."""
+
+    def result(robust):
+        robust = torch.tensor(robust).bool()
+        return AttackResult("", THREAT, torch.zeros(4, 1), torch.ones(4).bool(), robust)
+
+    monkeypatch.setattr(checks, "pgd", lambda *_, **__: result(by_many))
+    monkeypatch.setattr(checks, "fgsm", lambda *_, **__: result(by_one))
+    nothing = torch.zeros(0)
+    probe = Probe(nn.Identity(), nothing, nothing, nothing, 10, THREAT, 0.02, 0)
+    assert checks.iterated_beats_one_step(probe).passed is passed
 
 
 def test_binarisation_tells_a_working_attack_from_a_broken_one(net, images):
