@@ -26,6 +26,7 @@ lint: install
 bench: install
 	$(BIN)/python benchmarks/machine.py check
 	$(BIN)/python benchmarks/theory.py check
+	$(BIN)/python benchmarks/attacks.py check
 
 mutants: install
 	$(BIN)/python tests/mutants.py
