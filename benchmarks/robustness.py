@@ -16,7 +16,6 @@ images is recorded beside it.
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -35,6 +34,7 @@ from fermibose.attacks import (
 )
 from fermibose.attacks.result import versions
 from fermibose.data import paper_split, per_class
+from fermibose.files import write_json
 from fermibose.machine.baselines import InputNoise, train_logistic, train_mlp
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
@@ -111,9 +111,7 @@ class Bench:
             return
         self.results[key] = job()
         self.results["versions"] = versions()
-        partial = self.path.with_suffix(".partial")
-        partial.write_text(json.dumps(self.results, indent=1) + "\n")
-        os.replace(partial, self.path)
+        write_json(self.path, self.results)
         print(key, self.results[key], flush=True)
 
 

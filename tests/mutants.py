@@ -29,6 +29,9 @@ class Mutant(NamedTuple):
 ENERGY = "tests/test_energy.py"
 RULE = "tests/machine/test_local_rule.py"
 TRAINING = "tests/machine/test_training.py"
+GRADIENT = "tests/attacks/test_gradient.py"
+CURVES = "tests/attacks/test_curves.py"
+CERTIFICATE = "tests/attacks/test_certificate.py"
 MUTANTS = [
     Mutant("swap masks", "energy.py", "sigma = d2 * 0 + same", "sigma = 1 - (d2 * 0 + same)", RULE),
     Mutant("sign of the force", "energy.py", "attraction - rep", "attraction + rep", RULE),
@@ -64,6 +67,41 @@ MUTANTS = [
     Mutant("self pairs by class", "machine/pairing.py", "torch.arange(len(x)).repeat(2)", "y.repeat(2)", "tests/machine/test_pairing.py"),
     Mutant("model checksum ignored", "machine/network.py", 'if _sha256(weights) != config.pop("sha256", None):', 'if config.pop("sha256", None) is None:', "tests/machine/test_network.py"),
     Mutant("rescaling lost", "machine/network.py", "h = ((h - self.offset) * self.gain)", "h = (h * self.gain)", "tests/machine/test_network.py"),
+    Mutant("attack: descends", "attacks/gradient.py", "ball.project(move.add_(point))", "ball.project(point - move)", GRADIENT),
+    Mutant("attack: no ℓ∞ projection", "attacks/balls.py", "return torch.clamp(point, self.lower, self.upper, out=point)", "return point", GRADIENT),
+    Mutant("attack: ℓ∞ ball ignores the bounds", "attacks/balls.py", "lower = (centre - threat.epsilon).clamp_(min=low)", "lower = centre - threat.epsilon", GRADIENT),
+    Mutant("attack: no ℓ2 shrinking", "attacks/balls.py", ".clamp(max=1)", ".clamp(min=1, max=1)", GRADIENT),
+    Mutant("attack: no ℓ2 clipping", "attacks/balls.py", "out=point).clamp_(*self.bounds)", "out=point)", GRADIENT),
+    Mutant("attack: ℓ2 direction not normalised", "attacks/balls.py", "direction: Tensor = flat / length", "direction: Tensor = flat", GRADIENT),
+    Mutant("attack: wrong norm", "attacks/balls.py", 'if threat.norm == "l2":', 'if threat.norm == "":', GRADIENT),
+    Mutant("attack: last restart instead of worst", "attacks/gradient.py", "rows = rows[robust[rows]]", "rows = rows", GRADIENT),
+    Mutant("attack: misclassified images attacked", "attacks/gradient.py", "victim.x.clone(), victim.correct.clone()", "victim.x.clone(), torch.ones_like(victim.correct)", GRADIENT),
+    Mutant("attack: only the last point tried", "attacks/gradient.py", "if ascent.stop_when_fooled and fooled.any():", "if False:", GRADIENT),
+    Mutant("attack: random start ignored", "attacks/gradient.py", "climbers.ball.random(generator) if ascent.random_start else x", "x", GRADIENT),
+    Mutant("attack: step without ε", "attacks/gradient.py", "ascent.step_size * threat.epsilon", "ascent.step_size", GRADIENT),
+    Mutant("attack: sign of the margin", "attacks/losses.py", "rivals.amax(1) - logits.gather(1, own)[:, 0]", "logits.gather(1, own)[:, 0] - rivals.amax(1)", GRADIENT),
+    Mutant("attack: mean-squared loss without tanh", "attacks/losses.py", "logits.tanh()", "logits", GRADIENT),
+    Mutant("attack: float64 ignored", "attacks/victim.py", "if dtype is not None and dtype != own.dtype:", "if False:", GRADIENT),
+    Mutant("attack: model left in evaluation mode", "attacks/victim.py", "module.training = True", "pass", GRADIENT),
+    Mutant("attack: bounds not checked", "attacks/threat.py", "if lowest < self.bounds[0] or highest > self.bounds[1]:", "if False:", "tests/attacks/test_threat.py"),
+    Mutant("attack: integer images accepted", "attacks/threat.py", "if not images.is_floating_point():", "if False:", "tests/attacks/test_threat.py"),
+    Mutant("attack: one-step curve not clipped", "attacks/curves.py", "alpha=epsilon).clamp_(*threat.bounds)", "alpha=epsilon)", CURVES),
+    Mutant("attack: curve counts the misclassified", "attacks/curves.py", "victim.correct.repeat(", "torch.ones_like(victim.correct).repeat(", CURVES),
+    Mutant("attack: area as a trapezium", "attacks/curves.py", "100 * accuracy.sum()", "100 * (accuracy.sum() - accuracy[[0, -1]].mean())", CURVES),
+    Mutant("attack: worst case not accumulated", "attacks/curves.py", "np.logical_and.accumulate(self.robust)", "self.robust", CURVES),
+    Mutant("attack: band of the population", "attacks/curves.py", "ddof=1", "ddof=0", CURVES),
+    Mutant("attack: noise not clipped", "attacks/methods.py", ".add_(x).clamp_(*threat.bounds)", ".add_(x)", CURVES),
+    Mutant("attack: variance for deviation", "attacks/methods.py", "noise.mul_(threat.epsilon)", "noise.mul_(threat.epsilon**2)", CURVES),
+    Mutant("attack: dual norms exchanged", "attacks/certificate.py", 'self.dual = 1 if norm == "linf" else 2', 'self.dual = 2 if norm == "linf" else 1', CERTIFICATE),
+    Mutant("attack: slopes as if constant", "attacks/certificate.py", "(peak - least) / 2)", "0 * peak)", CERTIFICATE),
+    Mutant("attack: interval map without |W|", "attacks/certificate.py", "self.radius @ weight.abs()", "self.radius @ weight", CERTIFICATE),
+    Mutant("attack: interval product incomplete", "attacks/certificate.py", " + self.radius * largest", "", CERTIFICATE),
+    Mutant("attack: rescaling not certified", "attacks/certificate.py", "largest = largest * self.input_scale.abs()", "pass", CERTIFICATE),
+    Mutant("attack: ε not in units of the bounds", "attacks/auto.py", "eps=threat.epsilon / (high - low)", "eps=threat.epsilon", "tests/attacks/test_auto.py"),
+    Mutant("attack: flags dropped", "attacks/auto.py", "flags.append(text)", "pass", "tests/attacks/test_auto.py"),
+    Mutant("attack: training stops when fooled", "attacks/adversary.py", "stop_when_fooled=False", "stop_when_fooled=True", "tests/attacks/test_baselines.py"),
+    Mutant("attack: rescaling never suspicious", "attacks/checks.py", "gain = plain - min(found)", "gain = 0.0", "tests/attacks/test_audit.py"),
+    Mutant("attack: transfer never suspicious", "attacks/checks.py", "missed = float((fooled & probe.withstood).double().mean())", "missed = 0.0", "tests/attacks/test_audit.py"),
 ]  # fmt: skip
 
 

@@ -64,12 +64,12 @@ def test_kernel_machines_can_be_differentiated_and_attacked(data, fit):
 def adam_on(x, y, perturb, recipe, decay=0.0):
     """The MLP's training written out with autograd and torch's plain Adam."""
     generator = torch.Generator().manual_seed(recipe.seed)
-    w = torch.randn(recipe.hidden[0], x.shape[1], generator=generator) / x.shape[1] ** 0.5
-    v = torch.randn(10, recipe.hidden[0], generator=generator) / recipe.hidden[0] ** 0.5
+    w = torch.randn(x.shape[1], recipe.hidden[0], generator=generator) / x.shape[1] ** 0.5
+    v = torch.randn(recipe.hidden[0], 10, generator=generator) / recipe.hidden[0] ** 0.5
     weights = [w.requires_grad_(), v.requires_grad_()]
 
     def logits(inputs):
-        return (1 + torch.tanh(inputs @ weights[0].T)) / 2 @ weights[1].T
+        return (1 + torch.tanh(inputs @ weights[0])) / 2 @ weights[1]
 
     adam = torch.optim.Adam(weights, lr=0.001, weight_decay=decay)
     for _ in range(recipe.epochs):

@@ -35,7 +35,7 @@ def test_without_hidden_layers_the_radius_is_exact(norm):
         [
             min(
                 (logits[i, y[i]] - logits[i, k])
-                / (net.readout.weight[y[i]] - net.readout.weight[k]).norm(DUAL[norm])
+                / (net.readout.weight[:, y[i]] - net.readout.weight[:, k]).norm(DUAL[norm])
                 for k in range(4)
                 if k != y[i]
             )
@@ -128,7 +128,7 @@ def test_the_local_bound_certifies_more_than_the_global_one(net, images):
     rows = torch.arange(len(y))
     ratios = []
     for k in range(10):
-        gap = (net.readout.weight[y] - net.readout.weight[k]).norm(dim=1)
+        gap = (net.readout.weight.T[y] - net.readout.weight.T[k]).norm(dim=1)
         ratio = (logits[rows, y] - logits[:, k]) / (gap * spectral / 2)
         ratios.append(torch.where(y == k, torch.inf, ratio))
     overall = torch.stack(ratios).amin(0).clamp(min=0)

@@ -44,8 +44,8 @@ class Interval(NamedTuple):
     radius: Tensor
 
     def through(self, weight: Tensor) -> "Interval":
-        """The interval of weight·v, (…, inputs) → (…, units)."""
-        return Interval(self.centre @ weight.T, self.radius @ weight.T.abs())
+        """The interval of v·weight, (…, inputs) → (…, units)."""
+        return Interval(self.centre @ weight, self.radius @ weight.abs())
 
     def times(self, factor: "Interval") -> "Interval":
         """The interval of the product with a factor that is not negative."""
@@ -100,9 +100,9 @@ class _Bound:
 
     def __init__(self, net: Any, x: Tensor, y: Tensor, norm: str) -> None:
         self.activations = [layer.activation for layer in net.local_layers]
-        self.weights = [layer.weight for layer in net.local_layers]
+        self.weights = [layer.weight for layer in net.local_layers]  # each (inputs, units)
         self.biases = [layer.bias for layer in net.local_layers]
-        readout, logits = net.readout.weight, net(x)
+        readout, logits = net.readout.weight.T, net(x)
         # The net's own rescaling is part of its first map.
         self.x = x if net.gain is None else (x - net.offset) * net.gain
         self.input_scale = net.gain
@@ -145,8 +145,8 @@ class _Bound:
         for number, (weight, bias, activation) in enumerate(parts):
             z = h.through(weight)
             if number == 0:  # |w·δ| ≤ ε‖w‖_*, the exact reach of the first pre-activations
-                scaled = weight if self.input_scale is None else weight * self.input_scale
-                reach = torch.linalg.vector_norm(scaled, self.dual, dim=1)
+                scaled = weight if self.input_scale is None else weight * self.input_scale[:, None]
+                reach = torch.linalg.vector_norm(scaled, self.dual, dim=0)
                 z = Interval(z.centre, epsilon[:, None] * reach)
             centre = z.centre if bias is None else z.centre + bias
             low, high = activation.apply(centre - z.radius), activation.apply(centre + z.radius)
@@ -162,8 +162,10 @@ def _slope_interval(activation: Any, low: Tensor, high: Tensor) -> Interval:
     are at the ends, or at that middle if it lies between.
     """
     middle = activation.apply(torch.zeros_like(low))  # both activations peak at z = 0
-    one = torch.ones_like(low)
-    at_low, at_high = activation.pull_back(one, low), activation.pull_back(one, high)
-    peak = activation.pull_back(one, torch.clamp(middle, low, high))
+
+    def slope(h: Tensor) -> Tensor:
+        return activation.pull_back_(torch.ones_like(h), h)  # type: ignore[no-any-return]
+
+    at_low, at_high, peak = slope(low), slope(high), slope(torch.clamp(middle, low, high))
     least = torch.minimum(at_low, at_high)
     return Interval((peak + least) / 2, (peak - least) / 2)

@@ -188,7 +188,7 @@ def gradients(probe: Probe) -> Check:
     if isinstance(probe.model, FermiBoseNet) and probe.model.local_layers:
         with torch.no_grad():
             h = probe.model.represent(probe.x)
-        slope = probe.model.local_layers[-1].activation.pull_back(torch.ones_like(h), h)
+        slope = probe.model.local_layers[-1].activation.pull_back_(torch.ones_like(h), h)
         numbers["saturated_units"] = float((slope < 1e-3).double().mean())
         evidence += f"; {_pc(numbers['saturated_units'])} of the units are saturated"
     return Check("gradients do not vanish", zero <= probe.tolerance, evidence, numbers)

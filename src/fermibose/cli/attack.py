@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Option
 
-from fermibose.cli.options import DataOption, FolderOption, SeedOption, console, write_json
+from fermibose.cli.options import DataOption, FolderOption, SeedOption, console
+from fermibose.files import write_json
 
 if TYPE_CHECKING:
     from fermibose import FermiBoseNet
