@@ -165,3 +165,36 @@ def test_areas_and_bands_that_make_no_sense_are_refused():
     assert isinstance(mean_curve([even, even]), Band)
     with pytest.raises(InputError, match="draws"):
         gaussian_noise(torch.nn.Identity(), [[0.5, 0.1]], [0], ThreatModel("noise"), draws=0)
+
+
+def test_the_figure_shows_mean_and_band(monkeypatch, tmp_path):
+    """What is drawn, read back from the axes: lines in percent, bands from low to high."""
+    from contextlib import contextmanager
+
+    from matplotlib.figure import Figure
+
+    from fermibose.attacks import figures
+
+    drawn = []
+
+    @contextmanager
+    def capture(path, *, columns):
+        fig = Figure()
+        drawn.append(fig.subplots(1, columns, squeeze=False)[0])
+        yield fig, drawn[0]
+
+    monkeypatch.setattr(figures, "figure", capture)
+    epsilons = np.array([0.0, 0.1, 0.2])
+    band = Band(
+        epsilons, np.array([0.9, 0.5, 0.1]), np.array([0.8, 0.4, 0]), np.array([1, 0.6, 0.2])
+    )
+    curve = Curve("fgsm", ThreatModel(), epsilons, np.eye(3, 4).astype(bool), {})
+    panels = {"one": {"mean": band}, "two": {"single": curve}}
+    figures.draw_accuracy(panels, tmp_path / "f.png", axes_labels=["ε", "σ"])
+    left, right = drawn[0]
+    np.testing.assert_allclose(left.lines[0].get_ydata(), [90, 50, 10])
+    corners = left.collections[0].get_paths()[0].vertices
+    assert {(0.1, 40.0), (0.1, 60.0)} <= {(x, y) for x, y in corners.round(6)}
+    np.testing.assert_allclose(right.lines[0].get_ydata(), [25, 25, 25])
+    assert not right.collections
+    assert (left.get_title(), right.get_title()) == ("one", "two")

@@ -4,7 +4,7 @@ Any torch module that maps images (n, …) to logits (n, classes) can be attacke
 """
 
 from fermibose.attacks.adversary import Adversary
-from fermibose.attacks.audit import Audit, audit
+from fermibose.attacks.auditing import Audit, audit
 from fermibose.attacks.auto import auto_attack
 from fermibose.attacks.certificate import Certificate, certified_radius
 from fermibose.attacks.curves import (

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fermibose.attacks.audit import Audit
+from fermibose.attacks.auditing import Audit
 from fermibose.attacks.curves import Band, Curve
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images
