@@ -49,11 +49,11 @@ def test_it_is_the_reference(net, images, norm, attacks):
     assert not found.robust[~correct].any()
     assert found.flags == ()
     assert 0.1 < found.robust_accuracy < found.clean_accuracy - 0.1
-    ours = pgd(net, x, y, ThreatModel(norm, epsilon), restarts=2)
+    ours = pgd(net, x, y, ThreatModel(norm, epsilon), restarts=5)
     assert abs(ours.robust_accuracy - found.robust_accuracy) <= 0.02
 
 
-@pytest.mark.parametrize(("classes", "norm"), [(2, "l2"), (3, "linf"), (5, "linf")])
+@pytest.mark.parametrize(("classes", "norm"), [(2, "l2"), (3, "linf")])
 def test_few_classes_flat_inputs_and_other_bounds(linear, classes, norm):
     """Linear logits: fooled iff some margin falls below ε‖w_y − w_k‖_*; bounds too far to bind."""
     rng = np.random.default_rng(classes)
@@ -69,7 +69,7 @@ def test_few_classes_flat_inputs_and_other_bounds(linear, classes, norm):
             if k != label
         ]
         exact.append(min(gaps) > 0)
-    found = auto_attack(linear(w), x.astype(np.float32), y, threat)
+    found = auto_attack(linear(w), x.astype(np.float32), y, threat, square_queries=200)
     assert np.mean(exact) > 0.2
     np.testing.assert_array_equal(found.robust.numpy(), exact)
     assert found.parameters["attacks"] == list(ensemble(classes))

@@ -1,6 +1,6 @@
 """The audit: a robust accuracy, and the evidence for or against believing it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -80,6 +80,7 @@ def audit(
     features: Callable[[Tensor], Tensor] | None = None,
     probe: int = 200,
     tolerance: float = 0.02,
+    square_queries: int = 5000,
     seed: int = 0,
     show: bool | None = None,
 ) -> Audit:
@@ -89,7 +90,7 @@ def audit(
     example. The checks look at up to ``probe`` images, spread over all that are classified
     correctly, and let two attacks differ by ``tolerance`` of them. rival: a net trained
     independently on the same problem, for transfer (by default a small MLP is trained on the probe
-    images). features: what the binarisation test reads out (by default ``model.represent`` if there
+    images). square_queries: as in ``auto_attack``. features: what the binarisation test reads out (by default ``model.represent`` if there
     is one, else the logits).
     """
     threat.require("audit", "linf", "l2")
@@ -99,7 +100,8 @@ def audit(
         if not victim.correct.any():
             raise InputError("no image is classified correctly: there is nothing to attack")
         classes = victim.model(victim.x[:1]).shape[1]
-        withstood, robust, flags = _attack_with_everything(victim, threat, classes, seed, advance)
+        steps = _everything(classes, seed, square_queries)
+        withstood, robust, flags = _attack_in_turn(victim, threat, steps, advance)
         sample = _spread(victim.correct, probe)
         looked_at = Probe(
             victim.model,
@@ -132,20 +134,33 @@ def audit(
         float(victim.correct.double().mean()),
         float(robust.double().mean()),
         tuple(done),
-        {"probe": len(sample), "tolerance": tolerance, "seed": seed},
+        {
+            "probe": len(sample),
+            "tolerance": tolerance,
+            "square_queries": square_queries,
+            "seed": seed,
+        },
     )
 
 
-def _attack_with_everything(
-    victim: Victim, threat: ThreatModel, classes: int, seed: int, advance: Advance
-) -> tuple[Tensor, Tensor, list[str]]:
-    """Who withstands the white-box attacks (n,), who Square as well (n,), AutoAttack's flags."""
+Steps = Sequence[tuple[str, Callable[..., AttackResult]]]
+
+
+def _everything(classes: int, seed: int, square_queries: int) -> Steps:
+    """The attacks of an audit, in the order in which they run."""
     white_box = [attack for attack in ensemble(classes) if attack != "square"]
-    steps: tuple[tuple[str, Callable[..., AttackResult]], ...] = (
-        ("PGD", partial(pgd, restarts=2)),
-        ("AutoAttack", partial(auto_attack, attacks=white_box)),
-        ("Square", partial(auto_attack, attacks=["square"])),
+    square = partial(auto_attack, attacks=["square"], square_queries=square_queries, seed=seed)
+    return (
+        ("PGD", partial(pgd, restarts=2, seed=seed)),
+        ("AutoAttack", partial(auto_attack, attacks=white_box, seed=seed)),
+        ("Square", square),
     )
+
+
+def _attack_in_turn(
+    victim: Victim, threat: ThreatModel, steps: Steps, advance: Advance
+) -> tuple[Tensor, Tensor, list[str]]:
+    """Who withstands all but the last attack (n,), who all of them (n,), AutoAttack's flags."""
     left, flags = [victim.correct], dict[str, None]()  # a dict: each flag once, in order
     for name, attack in steps:
         advance(status=name)
@@ -153,7 +168,7 @@ def _attack_with_everything(
         rows = robust.nonzero()[:, 0]
         if len(rows):
             x, y = victim.x[rows], victim.y[rows]
-            found = attack(victim.model, x, y, threat, seed=seed, show=False)
+            found = attack(victim.model, x, y, threat, show=False)
             robust[rows] = found.robust
             flags |= dict.fromkeys(() if name == "PGD" else found.flags)
         left.append(robust)

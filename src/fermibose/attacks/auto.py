@@ -28,6 +28,7 @@ def auto_attack(
     threat: ThreatModel,
     *,
     attacks: Sequence[str] | None = None,
+    square_queries: int = 5000,
     seed: int = 0,
     batch_size: int = 500,
     show: bool | None = None,
@@ -38,7 +39,8 @@ def auto_attack(
     out as a square, as Square needs; for any finite bounds; and for few classes: targeted attacks
     take all other classes, and the targeted loss of APGD, which needs four classes, gives way to
     the untargeted one (three) or is left out (two). Runs in float32. The reference implementation's
-    warnings become ``flags``. attacks: a part of the ensemble only.
+    warnings become ``flags``. attacks: a part of the ensemble only. square_queries: how often
+    Square may ask; 5000 is standard, and most of the time goes there.
     """
     threat.require("auto_attack", "linf", "l2")
     low, high = threat.bounds
@@ -73,6 +75,7 @@ def auto_attack(
                 device=victim.x.device,
             )
             adversary.apgd.n_restarts = adversary.fab.n_restarts = 1  # as in version "standard"
+            adversary.square.n_queries = square_queries
             targets = min(9, classes - 1)
             adversary.apgd_targeted.n_target_classes = adversary.fab.n_target_classes = targets
             if len(rows) and chosen:
@@ -89,7 +92,12 @@ def auto_attack(
             examples,
             victim.correct,
             robust,
-            {"attacks": list(chosen), "seed": seed, "dtype": "torch.float32"},
+            {
+                "attacks": list(chosen),
+                "square_queries": square_queries,
+                "seed": seed,
+                "dtype": "torch.float32",
+            },
             tuple(flags),
             time.perf_counter() - started,
         )
