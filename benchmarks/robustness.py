@@ -200,8 +200,30 @@ def mean_error(values: list[float]) -> str:
     return f"{np.mean(values):.1f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.1f}"
 
 
-def collect(results: dict[str, Any], *parts: str) -> list[dict[str, Any]]:
-    return [value for key, value in results.items() if key.split(" | ")[: len(parts)] == [*parts]]
+def collect(
+    results: dict[str, Any], *parts: str, seeds: set[str] | None = None
+) -> list[dict[str, Any]]:
+    """Results whose key starts with the parts, of the given seeds only."""
+    return [
+        value
+        for key, value in results.items()
+        if key.split(" | ")[: len(parts)] == [*parts]
+        and (seeds is None or key.split(" | ")[len(parts)] in seeds)
+    ]
+
+
+def complete(results: dict[str, Any], stage: str) -> set[str]:
+    """The seeds for which every method met every threat; an unfinished seed is not reported."""
+    return {
+        f"seed {seed}"
+        for seed in SEEDS
+        if all(
+            any(key.startswith(f"{stage} | {method} | {threat} | seed {seed}") for key in results)
+            for method in METHODS
+            for threat in THREATS
+            if stage == "table" or seed == 0 or method not in DETERMINISTIC
+        )
+    }
 
 
 def report(results: dict[str, Any]) -> None:
@@ -214,7 +236,7 @@ def report(results: dict[str, Any]) -> None:
             found = collect(results, "areas", method)
             cells = [mean_error([row["clean_4000"] for row in found])]
             for threat in THREATS:
-                rows = collect(results, stage, method, threat)
+                rows = collect(results, stage, method, threat, seeds=complete(results, stage))
                 cells.append(mean_error([row["robust"] for row in rows]) if rows else "—")
             cells.append(mean_error([row["noise_area"] / 100 for row in found]))
             print(f"| {method} | {' | '.join(cells)} | {len(rows)} |")

@@ -125,12 +125,7 @@ def test_an_honest_mlp_is_established_in_l2_too(digits, few):
         ),
         (
             Staircase,
-            {
-                "gradients do not vanish",
-                "AutoAttack raises no flag",
-                "chance at large ε",
-                "white box beats Square",
-            },
+            {"gradients do not vanish", "AutoAttack raises no flag", "chance at large ε"},
         ),
         (Decoy, {"chance at large ε", "white box beats Square", "binarisation test"}),
     ],

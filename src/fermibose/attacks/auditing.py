@@ -90,8 +90,8 @@ def audit(
     example. The checks look at up to ``probe`` images, spread over all that are classified
     correctly, and let two attacks differ by ``tolerance`` of them. rival: a net trained
     independently on the same problem, for transfer (by default a small MLP is trained on the probe
-    images). square_queries: as in ``auto_attack``. features: what the binarisation test reads out (by default ``model.represent`` if there
-    is one, else the logits).
+    images). features: what the binarisation test reads out (by default ``model.represent`` if there
+    is one, else the logits). square_queries: as in ``auto_attack``.
     """
     threat.require("audit", "linf", "l2")
     if threat.epsilon == 0 or probe < 10 or not 0 < tolerance < 1:
