@@ -144,6 +144,11 @@ def test_what_the_reference_cannot_do_is_refused(net, images, threat):
         auto_attack(net, *images, threat)
 
 
+def test_unknown_attacks_are_named(net, images):
+    with pytest.raises(InputError, match=r"not \['apgd'\]"):
+        auto_attack(net, *images, ThreatModel(), attacks=("apgd",))
+
+
 def test_the_missing_extra_is_named(net, images, monkeypatch):
     real = builtins.__import__
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
+KNOWN = {*STANDARD, "apgd-dlr", "fab"}
 _SLACK = 1e-4  # by how much of ε rounding may carry an example out of its ball
 
 
@@ -46,23 +48,24 @@ def auto_attack(
     low, high = threat.bounds
     if threat.epsilon == 0 or not math.isfinite(high - low):
         raise InputError("auto_attack needs epsilon > 0 and finite bounds")
+    unknown = set(attacks or ()) - KNOWN
+    if unknown:
+        raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {sorted(unknown)}")
     reference = _reference()
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
         frame = Frame(victim.model, victim.x.shape[1:], threat.bounds)
         logits = victim.model(victim.x[:1].requires_grad_())
-        classes = logits.shape[1]
-        chosen = tuple(attacks) if attacks is not None else ensemble(classes)
+        chosen = tuple(attacks) if attacks is not None else ensemble(logits.shape[1])
         flags: list[str] = []
         if not logits.requires_grad:
             chosen = tuple(attack for attack in chosen if attack == "square")
             flags.append("the output does not depend differentiably on the input: only Square ran")
         examples, robust = victim.x.clone(), victim.correct.clone()
         rows = victim.correct.nonzero()[:, 0]
-        chunks = len(victim.batches(rows))
         with (
-            progress_bar("AutoAttack", chunks * len(chosen), show=show) as advance,
-            _listening(flags, advance, chosen),
+            progress_bar("AutoAttack", len(victim.batches(rows)) * len(chosen), show=show) as bar,
+            _listening(flags, bar, chosen),
             torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
         ):
             adversary = reference.AutoAttack(
@@ -74,10 +77,7 @@ def auto_attack(
                 attacks=list(chosen),
                 device=victim.x.device,
             )
-            adversary.apgd.n_restarts = adversary.fab.n_restarts = 1  # as in version "standard"
-            adversary.square.n_queries = square_queries
-            targets = min(9, classes - 1)
-            adversary.apgd_targeted.n_target_classes = adversary.fab.n_target_classes = targets
+            _as_in_the_standard_version(adversary, logits.shape[1], square_queries)
             if len(rows) and chosen:
                 found, _ = adversary.run_standard_evaluation(
                     frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
@@ -101,6 +101,14 @@ def auto_attack(
             tuple(flags),
             time.perf_counter() - started,
         )
+
+
+def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:
+    """One restart each, up to nine target classes: what version "standard" sets, for any K."""
+    adversary.apgd.n_restarts = adversary.fab.n_restarts = 1
+    adversary.square.n_queries = square_queries
+    targets = min(9, classes - 1)
+    adversary.apgd_targeted.n_target_classes = adversary.fab.n_target_classes = targets
 
 
 def ensemble(classes: int) -> tuple[str, ...]:
