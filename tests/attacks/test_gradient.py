@@ -249,6 +249,22 @@ def test_a_blocked_gradient_is_flagged(net, images):
     assert not fgsm(net, x, y, ThreatModel()).flags
 
 
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_gradients_that_are_no_numbers_do_not_make_examples(norm):
+    """√x has an infinite slope at 0, and 0·∞ is NaN; the class never changes, whatever is tried."""
+
+    class Rooted(nn.Module):
+        def forward(self, x):
+            steep = x.sqrt().sum(1) + (x * 0).sqrt().sum(1)
+            return torch.stack([steep + 1, 0 * steep], 1)
+
+    x = torch.zeros(5, 3, dtype=torch.float64)
+    x[:, 0] = 0.5
+    found = pgd(Rooted(), x, torch.zeros(5, dtype=torch.long), ThreatModel(norm, 0.1), steps=5)
+    assert found.robust_accuracy == 1
+    assert torch.isfinite(found.examples).all()
+
+
 def test_the_result_carries_its_parameters(net, images):
     x, y = images
     threat = ThreatModel("l2", 0.5)

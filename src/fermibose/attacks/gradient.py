@@ -39,7 +39,8 @@ class Ascent:
 def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
     """∂loss/∂x of every example (B, …) and the logits (B, K).
 
-    The gradient is 0 where the output does not depend differentiably on the input at all.
+    The gradient is 0 where the output does not depend differentiably on the input at all, and
+    where it is not a number: a point that is not one would pass for an adversarial example.
     """
     x = x.detach().requires_grad_()
     with torch.enable_grad():
@@ -48,7 +49,7 @@ def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[
     if not total.requires_grad:
         return torch.zeros_like(x), logits
     (gradient,) = torch.autograd.grad(total, x, materialize_grads=True)
-    return gradient, logits.detach()
+    return torch.nan_to_num(gradient, out=gradient), logits.detach()
 
 
 class Climbers:
