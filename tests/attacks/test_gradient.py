@@ -256,11 +256,11 @@ def test_gradients_that_are_no_numbers_do_not_make_examples(norm):
     class Rooted(nn.Module):
         def forward(self, x):
             steep = x.sqrt().sum(1) + (x * 0).sqrt().sum(1)
-            return torch.stack([steep + 1, 0 * steep], 1)
+            return torch.stack([steep - 100, torch.zeros_like(steep)], 1)
 
     x = torch.zeros(5, 3, dtype=torch.float64)
     x[:, 0] = 0.5
-    found = pgd(Rooted(), x, torch.zeros(5, dtype=torch.long), ThreatModel(norm, 0.1), steps=5)
+    found = pgd(Rooted(), x, torch.ones(5, dtype=torch.long), ThreatModel(norm, 0.1), steps=5)
     assert found.robust_accuracy == 1
     assert torch.isfinite(found.examples).all()
 
