@@ -30,7 +30,7 @@ ENERGY = "tests/test_energy.py"
 RULE = "tests/machine/test_local_rule.py"
 TRAINING = "tests/machine/test_training.py"
 GRADIENT = "tests/attacks/test_gradient.py"
-CURVES = "tests/attacks/test_curves.py"
+CURVES = "tests/attacks/test_accuracy_curves.py"
 CERTIFICATE = "tests/attacks/test_certificate.py"
 MUTANTS = [
     Mutant("swap masks", "energy.py", "sigma = d2 * 0 + same", "sigma = 1 - (d2 * 0 + same)", RULE),

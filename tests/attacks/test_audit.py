@@ -18,8 +18,9 @@ from fermibose.attacks import (
     pgd,
 )
 from fermibose.attacks.binarisation import binarisation_test
-from fermibose.attacks.checks import Probe, _largest_rise, transfer
+from fermibose.attacks.checks import transfer
 from fermibose.attacks.gradient import Ascent
+from fermibose.attacks.probe import Probe, largest_rise
 from fermibose.errors import InputError
 from fermibose.machine.baselines import train_mlp
 from fermibose.machine.recipe import Recipe
@@ -221,9 +222,9 @@ def test_binarisation_tells_a_working_attack_from_a_broken_one(net, images):
     assert blocked.success == 0
 
 
-def test_the_largest_rise():
-    assert _largest_rise([1.0, 0.5, 0.2]) == 0
-    assert _largest_rise([1.0, 0.5, 0.55, 0.4, 0.7]) == pytest.approx(0.3)
+def test_thelargest_rise():
+    assert largest_rise([1.0, 0.5, 0.2]) == 0
+    assert largest_rise([1.0, 0.5, 0.55, 0.4, 0.7]) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from fermibose.attacks import checks
 from fermibose.attacks.auto import auto_attack, ensemble
-from fermibose.attacks.checks import Check, Probe
 from fermibose.attacks.methods import pgd
+from fermibose.attacks.probe import Check, Probe
 from fermibose.attacks.result import AttackResult, versions
 from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.attacks.victim import Victim, victim_of

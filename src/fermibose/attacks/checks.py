@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +13,7 @@ from fermibose.attacks.curves import accuracy_curve
 from fermibose.attacks.gradient import Ascent, input_gradient
 from fermibose.attacks.losses import cross_entropy, margin
 from fermibose.attacks.methods import fgsm, one_step_l2, pgd
-from fermibose.attacks.threat import ThreatModel
+from fermibose.attacks.probe import Check, Probe, Scaled, largest_rise, percent
 from fermibose.machine.baselines import train_mlp
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe
@@ -22,37 +21,6 @@ from fermibose.machine.recipe import Recipe
 EPSILON_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 STEPS = (5, 10, 20, 40, 80)
 RESTARTS = 5
-
-
-@dataclass(frozen=True)
-class Check:
-    """One question put to a robust accuracy, and the answer."""
-
-    name: str
-    passed: bool
-    evidence: str  # one line, with numbers
-    numbers: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """The images the checks look at, with what the strongest white-box attack left of them."""
-
-    model: nn.Module
-    x: Tensor  # (n, …), all classified correctly without attack
-    y: Tensor
-    withstood: Tensor  # (n,) bool: withstood every white-box attack
-    classes: int
-    threat: ThreatModel
-    tolerance: float  # fraction of the images by which two attacks may differ
-    seed: int
-
-    def accuracy(self, **options: Any) -> float:
-        """Accuracy under PGD on the cross-entropy, the attack that masking defeats first."""
-        settings: dict[str, Any] = {"losses": ("cross_entropy",), "seed": self.seed} | options
-        model, threat = settings.pop("model", self.model), settings.pop("threat", self.threat)
-        found = pgd(model, self.x, self.y, threat, show=False, **settings)
-        return found.robust_accuracy
 
 
 def chance(probe: Probe) -> Check:
@@ -67,7 +35,7 @@ def chance(probe: Probe) -> Check:
     return Check(
         "chance at large ε",
         found <= limit,
-        f"{_pc(found)} left at ε = {epsilon:g}, chance is {_pc(limit)}",
+        f"{percent(found)} left at ε = {epsilon:g}, chance is {percent(limit)}",
         {"epsilon": epsilon, "accuracy": found, "chance": limit},
     )
 
@@ -80,11 +48,11 @@ def monotone_in_epsilon(probe: Probe) -> Check:
         epsilons=epsilons, attack="pgd", seed=probe.seed, show=False,
     )  # fmt: skip
     accuracy = curve.accuracy.tolist()
-    rise = _largest_rise(accuracy)
+    rise = largest_rise(accuracy)
     return Check(
         "monotone in ε",
         rise <= probe.tolerance,
-        f"largest rise {_pc(rise)} from one of {len(epsilons)} strengths to the next",
+        f"largest rise {percent(rise)} from one of {len(epsilons)} strengths to the next",
         {"epsilons": epsilons, "accuracy": accuracy},
     )
 
@@ -92,11 +60,11 @@ def monotone_in_epsilon(probe: Probe) -> Check:
 def monotone_in_steps(probe: Probe) -> Check:
     """More steps find more, until there is no more to find."""
     accuracy = [probe.accuracy(steps=steps) for steps in STEPS]
-    rise, gain = _largest_rise(accuracy), accuracy[-2] - accuracy[-1]
+    rise, gain = largest_rise(accuracy), accuracy[-2] - accuracy[-1]
     return Check(
         "converged in steps",
         rise <= probe.tolerance and gain <= probe.tolerance,
-        f"largest rise {_pc(rise)}, last doubling to {STEPS[-1]} steps finds {_pc(gain)}",
+        f"largest rise {percent(rise)}, last doubling to {STEPS[-1]} steps finds {percent(gain)}",
         {"steps": list(STEPS), "accuracy": accuracy},
     )
 
@@ -113,8 +81,8 @@ def iterated_beats_one_step(probe: Probe) -> Check:
     return Check(
         "PGD beats one step",
         missed <= probe.tolerance,
-        f"PGD leaves {_pc(many.robust_accuracy)}, one step {_pc(single.robust_accuracy)}; "
-        f"PGD misses {_pc(missed)} that one step fools",
+        f"PGD leaves {percent(many.robust_accuracy)}, one step {percent(single.robust_accuracy)}; "
+        f"PGD misses {percent(missed)} that one step fools",
         {"pgd": many.robust_accuracy, "one_step": single.robust_accuracy, "missed": missed},
     )
 
@@ -135,7 +103,8 @@ def transfer(probe: Probe, rival: nn.Module | None) -> Check:
     return Check(
         "white box beats transfer",
         missed <= probe.tolerance,
-        f"examples of an independent net fool {_pc(total)}; {_pc(missed)} withstood the white box",
+        f"examples of an independent net fool {percent(total)}; "
+        f"{percent(missed)} withstood the white box",
         {"fooled": total, "missed": missed},
     )
 
@@ -146,12 +115,13 @@ def rescaled(probe: Probe) -> Check:
         typical = float(margin(probe.model(probe.x), probe.y).abs().median())
     factors = [1 / typical if typical > 0 else 1.0, 0.1]
     plain = probe.accuracy()
-    found = [probe.accuracy(model=_Scaled(probe.model, factor)) for factor in factors]
+    found = [probe.accuracy(model=Scaled(probe.model, factor)) for factor in factors]
     gain = plain - min(found)
     return Check(
         "rescaling finds no more",
         gain <= probe.tolerance,
-        f"PGD leaves {_pc(plain)}, with logits × {factors[0]:.3g} and × 0.1 {_pc(min(found))}",
+        f"PGD leaves {percent(plain)}, "
+        f"with logits × {factors[0]:.3g} and × 0.1 {percent(min(found))}",
         {"plain": plain, "factors": factors, "accuracy": found},
     )
 
@@ -165,7 +135,7 @@ def precision(probe: Probe) -> Check:
     return Check(
         "float64 finds no more",
         abs(single - double) <= probe.tolerance,
-        f"PGD leaves {_pc(single)} in float32, {_pc(double)} in float64",
+        f"PGD leaves {percent(single)} in float32, {percent(double)} in float64",
         {"float32": single, "float64": double},
     )
 
@@ -177,7 +147,7 @@ def restarts(probe: Probe) -> Check:
     return Check(
         "converged in restarts",
         gain <= probe.tolerance,
-        f"the last of {RESTARTS} random starts finds {_pc(gain)} more",
+        f"the last of {RESTARTS} random starts finds {percent(gain)} more",
         {"before": fewer, "after": all_of_them},
     )
 
@@ -187,13 +157,13 @@ def gradients(probe: Probe) -> Check:
     gradient, _ = input_gradient(probe.model, probe.x, probe.y, cross_entropy)
     zero = float((gradient.flatten(1) == 0).all(1).double().mean())
     numbers = {"zero_gradients": zero}
-    evidence = f"{_pc(zero)} of the images have an input gradient of exactly zero"
+    evidence = f"{percent(zero)} of the images have an input gradient of exactly zero"
     if isinstance(probe.model, FermiBoseNet) and probe.model.local_layers:
         with torch.no_grad():
             h = probe.model.represent(probe.x)
         slope = probe.model.local_layers[-1].activation.pull_back_(torch.ones_like(h), h)
         numbers["saturated_units"] = float((slope < 1e-3).double().mean())
-        evidence += f"; {_pc(numbers['saturated_units'])} of the units are saturated"
+        evidence += f"; {percent(numbers['saturated_units'])} of the units are saturated"
     return Check("gradients do not vanish", zero <= probe.tolerance, evidence, numbers)
 
 
@@ -223,7 +193,7 @@ def black_box(before: Tensor, after: Tensor, tolerance: float) -> Check:
     return Check(
         "white box beats Square",
         missed <= tolerance,
-        f"Square fools {_pc(missed)} that withstood the white box",
+        f"Square fools {percent(missed)} that withstood the white box",
         {"missed": missed},
     )
 
@@ -232,25 +202,3 @@ def no_flags(flags: Sequence[str]) -> Check:
     """What the reference implementation of AutoAttack warns about."""
     evidence = "; ".join(flags) if flags else "the reference implementation has no warnings"
     return Check("AutoAttack raises no flag", not flags, evidence, {"flags": list(flags)})
-
-
-class _Scaled(nn.Module):
-    """The model with its logits multiplied by a constant."""
-
-    def __init__(self, model: nn.Module, factor: float) -> None:
-        super().__init__()
-        self.model, self.factor = model, factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.model(x) * self.factor  # type: ignore[no-any-return]
-
-
-def _largest_rise(values: Sequence[float]) -> float:
-    lowest, rise = values[0], 0.0
-    for value in values[1:]:
-        rise, lowest = max(rise, value - lowest), min(lowest, value)
-    return rise
-
-
-def _pc(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %"
