@@ -46,6 +46,16 @@ def test_train_writes_what_the_library_trains(tmp_path):
     assert not (output / "checkpoint.safetensors").exists()
 
 
+def test_a_training_survives_a_model_that_cannot_be_saved(tmp_path):
+    (tmp_path / "model.safetensors").mkdir()  # in the way
+    result = CliRunner().invoke(app, ["train", *QUICK, "--output", str(tmp_path)])
+    assert "could not save the model" in str(result.exception)
+    assert (tmp_path / "checkpoint.safetensors").exists()
+    (tmp_path / "model.safetensors").rmdir()
+    run("train", *QUICK, "--output", tmp_path)
+    assert not (tmp_path / "checkpoint.safetensors").exists()
+
+
 def test_evaluate_prints_and_writes_the_accuracy(tmp_path):
     run("train", *QUICK, "--output", tmp_path / "run")
     text = run("evaluate", tmp_path / "run", "--data", "digits", "--output", tmp_path / "e.json")

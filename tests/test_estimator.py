@@ -187,11 +187,15 @@ def test_bad_parameters_are_named_in_fit(clusters):
         ({"coupling": "both"}, "coupling"),
         ({"hidden": ()}, "hidden"),
         ({"epochs": 1.5}, "epochs"),
+        ({"d_f": None}, "d_f"),
+        ({"hidden": 50}, "hidden"),
     ):
         with pytest.raises(ValueError, match=message):
             FermiBoseClassifier(**(QUICK | bad)).fit(*clusters)
     with pytest.raises(ValueError, match="pairing"):
         FermiBoseTransformer(pairing="none").fit(*clusters)
+    with pytest.raises(ValueError, match="needs y"):
+        FermiBoseTransformer(pairing="labels").fit(clusters[0])
 
 
 def test_ctrl_c_keeps_what_is_trained(clusters, monkeypatch):

@@ -7,6 +7,7 @@ work and keep their type.
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 from fermibose.errors import InputError
@@ -40,7 +41,7 @@ class PairEnergy:
     def __post_init__(self) -> None:
         for name in ("d_f", "softness", "boson_weight", "fermion_weight"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
+            if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise InputError(f"{name} must be a finite number >= 0, got {value!r}")
         if self.boson_weight == self.fermion_weight == 0:
             raise InputError(

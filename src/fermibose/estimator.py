@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -40,7 +41,7 @@ class _FermiBoseBase(BaseEstimator):
             threads = max(torch.get_num_threads() + 1 + threads, 1)
         scaling = _unit_range(x)
         recipe = Recipe(
-            hidden=tuple(int(units) for units in self.hidden),
+            hidden=tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
             energy=PairEnergy(
                 self.d_f, self.softness, self.boson_weight, self.fermion_weight, self.coupling
             ),
@@ -303,8 +304,11 @@ activation, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verb
         if self.pairing not in ("auto", "labels", "self"):
             raise InputError(f"pairing must be 'auto', 'labels' or 'self', got {self.pairing!r}")
         by_labels = self.pairing == "labels" or (self.pairing == "auto" and y is not None)
+        if by_labels and y is None:
+            raise InputError("pairing='labels' needs y; give labels, or use pairing='self'")
         if by_labels:
             inputs, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            check_classification_targets(y)
             codes = np.unique(y, return_inverse=True)[1].astype(np.int64)
         else:
             inputs = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
@@ -325,7 +329,7 @@ activation, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verb
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.hidden[-1])
+        return int(self.net_.config["hidden"][-1])
 
     def _self_supervised(self) -> Pairing:
         transforms: list[Transform] = [Noise(self.noise)]
@@ -346,5 +350,5 @@ def _unit_range(x: Floats) -> tuple[Floats, Floats] | None:
     if low.min() >= 0 and high.max() <= 1:
         return None
     span = high - low
-    span[span == 0] = 1  # a constant feature carries no information: it becomes 0
+    span[span < 1e-300] = 1  # a constant feature carries no information: it becomes 0
     return low, 1 / span

@@ -12,6 +12,7 @@ from pytorch_metric_learning.losses import ContrastiveLoss
 from pytorch_metric_learning.reducers import MeanReducer
 
 from fermibose import PairEnergy, PairLoss
+from fermibose.errors import InputError
 from fermibose.machine import local_rule
 from fermibose.machine.layers import LocalDense
 from fermibose.machine.local_rule import count_pairs, pair_force
@@ -133,6 +134,12 @@ def test_agrees_with_the_contrastive_loss_of_pytorch_metric_learning():
     loss.backward()
     assert report.energy == pytest.approx(loss.item(), rel=1e-12)
     torch.testing.assert_close(force, leaf.grad, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [[0], [0, 1, 0], [[0], [1], [0], [1]]])
+def test_every_sample_needs_one_label(labels):
+    with pytest.raises(InputError, match="4 samples need one label each"):
+        PairLoss()(torch.rand(4, 5), torch.tensor(labels))
 
 
 def test_two_zeros_and_eight_ones_make_29_boson_and_16_fermion_pairs():

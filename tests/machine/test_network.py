@@ -61,7 +61,23 @@ def test_saving_and_loading_gives_the_same_net(net, saved):
     assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
 
 
+def test_inputs_of_another_precision_are_taken(net):
+    x = torch.rand(3, 6)
+    assert torch.equal(net(x.double()), net(x))
+
+
+def test_what_cannot_be_described_replaces_nothing(net, saved):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    net.info = {"loss": float("nan")}
+    net.initialise(torch.Generator().manual_seed(9))
+    with pytest.raises(ValueError, match="JSON compliant"):
+        net.save(saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+
+
 def test_wrong_width_is_named(net):
+    with pytest.raises(InputError, match="must have shape"):
+        net(torch.rand(6))
     with pytest.raises(InputError, match="7 features, but the net takes 6"):
         net(torch.rand(2, 7))
 
@@ -113,6 +129,7 @@ def foreign_weights(folder):
         (change(format_version=99), "version 99"),
         (change(hidden=[5, 400_000_000]), "do not fit"),
         (change(hidden="x"), "do not fit"),
+        (change(classes=[0]), "do not fit"),
         (foreign_weights, "do not fit"),
     ],
 )

@@ -141,7 +141,6 @@ def test_interrupted_and_resumed_training_gives_the_same_bits(
 
     resumed = train(*data, recipe, test=data, checkpoint=file)
     assert not resumed.interrupted
-    assert not file.exists()
     assert same_bits(weights(resumed), weights(whole))
     for stage, quantities in whole.history.items():
         for name, values in quantities.items():
@@ -186,14 +185,44 @@ train(data["x"], data["y"], recipe, checkpoint={str(file)!r})
     assert same_bits(weights(resumed), weights(train(*data, SMALL)))
 
 
-def test_checkpoints_of_other_trainings_and_damaged_ones_are_refused(data, tmp_path, monkeypatch):
+def test_a_finished_checkpoint_gives_the_training_back(data, tmp_path, monkeypatch):
     file = tmp_path / "checkpoint.safetensors"
-    monkeypatch.setattr("fermibose.machine.checkpoint.Checkpoint.remove", lambda self: None)
+    first = train(*data, SMALL, test=data, checkpoint=file)
+    monkeypatch.setattr(LocalLayer, "step", None)  # nothing may be trained any more
+    again = train(*data, SMALL, test=data, checkpoint=file)
+    assert same_bits(weights(first), weights(again))
+    for stage, quantities in first.history.items():
+        for name, values in quantities.items():
+            np.testing.assert_array_equal(again.history[stage][name], values)
+
+
+def test_ctrl_c_in_the_last_epoch_interrupts_nothing(data, monkeypatch, capfd):
+    record = loop._record
+
+    def press(records, stage, values):
+        record(records, stage, values)
+        if len(records.get("readout", {}).get("loss", ())) == SMALL.readout_epochs:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(loop, "_record", press)
+    assert not train(*data, SMALL).interrupted
+
+
+@pytest.mark.parametrize("changes", [{"learning_rate": 1e38}, {"readout_learning_rate": 1e38}])
+def test_divergence_is_an_error_not_a_result(data, changes):
+    with pytest.raises(FermiboseError, match=r"training of .* diverged in epoch 1"):
+        train(*data, with_(SMALL, **changes))
+
+
+def test_checkpoints_of_other_trainings_and_damaged_ones_are_refused(data, tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
     train(*data, SMALL, checkpoint=file)
     with pytest.raises(FermiboseError, match="other settings, data or version"):
         train(*data, with_(SMALL, weight_decay=0.5), checkpoint=file)
     with pytest.raises(FermiboseError, match="other settings, data or version"):
         train(data[0] * 0.5, data[1], SMALL, checkpoint=file)
+    with pytest.raises(FermiboseError, match="other settings, data or version"):
+        train(*data, SMALL, test=data, checkpoint=file)
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(FileFormatError, match="not a readable checkpoint"):
         train(*data, SMALL, checkpoint=file)
@@ -278,6 +307,12 @@ def test_mlp_is_backpropagation_with_adam(data):
     [
         ({"hidden": ()}, "hidden"),
         ({"hidden": (10, 0)}, "hidden"),
+        ({"hidden": "12"}, "hidden"),
+        ({"hidden": 12}, "hidden"),
+        ({"hidden": (10.7,)}, "hidden"),
+        ({"bias": "no"}, "bias"),
+        ({"learning_rate": "fast"}, "learning_rate"),
+        ({"seed": 2**70}, "seed"),
         ({"epochs": -1}, "epochs"),
         ({"batch_size": 1}, "batch_size"),
         ({"learning_rate": 0.0}, "learning_rate"),

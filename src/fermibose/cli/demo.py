@@ -46,7 +46,7 @@ def demo(
             dataset.x_train, dataset.y_train, recipe, test=(dataset.x_test, dataset.y_test)
         )
         if trainings[name].interrupted:
-            console.print("interrupted; nothing is written")
+            console.print(f"interrupted while training the {name}")
             raise typer.Exit(130)
         summaries[name] = {
             "seconds": round(time.perf_counter() - started, 2),

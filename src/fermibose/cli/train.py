@@ -80,7 +80,7 @@ def train(
         int, Option(help="Threads; bits depend on their number.", rich_help_panel=TRAINING)
     ] = 1,
     output: Annotated[Path, Option(help="Folder for model, metrics and curves.")] = Path("fbm-run"),
-    force: Annotated[bool, Option("--force", help="Replace what OUTPUT holds.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace the model that OUTPUT holds.")] = False,
 ) -> None:
     """Train a machine, layer by layer on pairs, then its readout.
 
@@ -99,8 +99,6 @@ def train(
         raise InputError(
             f"{output} already holds a model; choose another --output, or --force to replace it"
         )
-    if force:
-        checkpoint.unlink(missing_ok=True)
     dataset = load_dataset(
         data, folder=folder, train_per_class=train_per_class, test_per_class=test_per_class
     )
@@ -145,6 +143,7 @@ def train(
     training.net.save(output)
     write_json(output / "metrics.json", summary)
     draw_curves({"machine": training}, output / "curves.png")
+    checkpoint.unlink(missing_ok=True)  # not before everything is on disk
     _print_summary(dataset, summary["final"], seconds, output)
 
 

@@ -97,10 +97,6 @@ class Checkpoint:
             optimiser.restore(self._moments)
         self._moments = {}
 
-    def remove(self) -> None:
-        """Delete the file: the training it belonged to is complete."""
-        self.path.unlink(missing_ok=True)
-
     def _read(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         try:
             with safe_open(self.path, framework="pt") as file:

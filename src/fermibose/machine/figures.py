@@ -44,7 +44,7 @@ def _draw_accuracy(axes: Any, training: Training, name: str, colour: str) -> Non
 
 
 def _draw_distances(axes: Any, name: str, training: Training) -> None:
-    layer = max(stage for stage in training.history if stage.startswith("layer"))
+    layer = f"layer {len(training.recipe.hidden)}"
     record = training.history[layer]
     for kind in ("fermion", "boson"):
         values = record[f"{kind}_distance"]

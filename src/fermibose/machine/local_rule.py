@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fermibose.energy import PairEnergy
+from fermibose.errors import InputError
 
 BLOCK = 1 << 19  # entries of the B×B matrix treated at once, so that they stay in the cache
 
@@ -47,6 +48,8 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     labels fermion pairs. A batch of one sample has no pair and feels no force.
     """
     size, units = h.shape
+    if labels.shape != (size,) or size == 0:
+        raise InputError(f"{size} samples need one label each, got shape {tuple(labels.shape)}")
     kinds = labels.numpy()  # NumPy's calls on small matrices cost a third of torch's
     n_boson, n_fermion = counts = count_pairs(kinds)
     pairs = max(n_boson + n_fermion, 1)

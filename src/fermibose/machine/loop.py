@@ -5,6 +5,7 @@ MLP. The loop shuffles, calls it, keeps the records, and can be stopped and resu
 such that the weights come out bit for bit as if it had never stopped.
 """
 
+import math
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from fermibose.errors import FermiboseError
 from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Checkpoint, Position
 from fermibose.progress import progress_bar
@@ -88,22 +90,32 @@ def run_stages(
                 for epoch in range(first, stage.epochs):
                     order = torch.randperm(stage.samples, generator=generator)
                     for index in order.split(batch_size):
-                        batch = stage.step(index)
+                        batch = dict(stage.step(index))
                         _record(records, stage.name, batch)
-                    summary = stage.end_epoch()
+                    summary = dict(stage.end_epoch())
                     _record(records, stage.name, summary)
                     latest = summary or batch
                     advance(status="  ".join(f"{k} {v:.3f}" for k, v in latest.items()))
-                    stop = interrupted()
+                    _check_finite(stage.name, epoch, batch | summary)
+                    last = epoch + 1 == stage.epochs
+                    stop = interrupted() and not (last and number + 1 == len(stages))
                     if checkpoint is not None:
                         position = Position(number, epoch + 1)
-                        last = stop or epoch + 1 == stage.epochs
                         checkpoint.save(
-                            net, stage.optimiser, generator, records, position, force=last
+                            net, stage.optimiser, generator, records, position, force=stop or last
                         )
                     if stop:
                         return False
     return True
+
+
+def _check_finite(stage: str, epoch: int, values: Mapping[str, float]) -> None:
+    for name in ("energy", "loss"):
+        if not math.isfinite(values.get(name, 0.0)):
+            raise FermiboseError(
+                f"the training of {stage} diverged in epoch {epoch + 1}: its {name} is "
+                f"{values[name]}; use a smaller learning rate, d_f or weight"
+            )
 
 
 def _record(records: Records, stage: str, values: Mapping[str, float]) -> None:

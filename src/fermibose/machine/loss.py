@@ -37,6 +37,6 @@ class PairLoss(nn.Module):
     def forward(self, h: Tensor, labels: Tensor) -> Tensor:
         """The scalar loss, mean of E(D²) over all pairs of the batch."""
         loss: Tensor = _MeanPairEnergy.apply(  # type: ignore[no-untyped-call]
-            h.flatten(1), labels, self.energy
+            h.flatten(1), torch.as_tensor(labels), self.energy
         )
         return loss

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from fermibose.errors import FermiboseError, FileFormatError, InputError
@@ -64,6 +64,8 @@ class FermiBoseNet(nn.Module):
             "rescaled": rescaled,
             "classes": list(range(outputs)) if classes is None else list(classes),
         }
+        if len(self.config["classes"]) != outputs:
+            raise InputError(f"{outputs} outputs need as many classes, got {classes!r}")
         self.info = info or {}  # how it was trained: recipe, versions, scores
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -83,13 +85,16 @@ class FermiBoseNet(nn.Module):
 
     def represent(self, x: Tensor, depth: int | None = None) -> Tensor:
         """Representation after the first ``depth`` hidden layers (all by default), (B, units)."""
+        if x.ndim < 2:
+            raise InputError(f"inputs must have shape (samples, …), got {tuple(x.shape)}")
         h = x.flatten(1)
         if h.shape[1] != self.config["inputs"]:
             raise InputError(
                 f"inputs have {h.shape[1]} features, but the net takes {self.config['inputs']}"
             )
         if self.gain is not None and self.offset is not None:
-            h = ((h - self.offset) * self.gain).to(self.readout.weight.dtype)
+            h = (h - self.offset) * self.gain
+        h = h.to(self.readout.weight.dtype)
         for layer in self.local_layers[:depth]:
             h = layer(h)
         return h
@@ -104,10 +109,10 @@ class FermiBoseNet(nn.Module):
         tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
         config = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.config}
         try:
-            with replacing(folder / WEIGHTS) as draft:
-                save_file(tensors, draft)
-                digest = _sha256(draft)
-            write_json(folder / CONFIG, config | {"info": self.info, "sha256": digest})
+            # Both are written before either is replaced: a failure leaves the old model whole.
+            with replacing(folder / CONFIG) as text, replacing(folder / WEIGHTS) as weights:
+                weights.write_bytes(save(tensors))
+                write_json(text, config | {"info": self.info, "sha256": _sha256(weights)})
         except (OSError, SafetensorError) as error:
             raise FermiboseError(f"could not save the model in {folder}: {error}") from error
 

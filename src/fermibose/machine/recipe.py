@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -38,8 +38,13 @@ class Recipe:
     threads: int = 1  # results are reproduced bit for bit at the same number of threads
 
     def __post_init__(self) -> None:
-        if not self.hidden or any(not _whole(units, 1) for units in self.hidden):
-            raise InputError(f"hidden must name at least one positive width, got {self.hidden!r}")
+        widths = self.hidden if isinstance(self.hidden, (tuple, list)) else ()
+        if not widths or any(not _whole(units, 1) for units in widths):
+            raise InputError(
+                f"hidden must be a tuple of at least one width, like (1000,), got {self.hidden!r}"
+            )
+        if not isinstance(self.bias, (bool, np.bool_)):
+            raise InputError(f"bias must be True or False, got {self.bias!r}")
         for name, least in (
             ("epochs", 0),
             ("batch_size", 2),  # one sample makes no pair
@@ -58,7 +63,12 @@ class Recipe:
             ("activity", False),
         ):
             value = getattr(self, name)
-            if not math.isfinite(value) or value < 0 or (positive and value == 0):
+            if (
+                not isinstance(value, Real)
+                or not math.isfinite(value)
+                or value < 0
+                or (positive and value == 0)
+            ):
                 bound = "> 0" if positive else ">= 0"
                 raise InputError(f"{name} must be a finite number {bound}, got {value!r}")
         if self.readout not in get_args(ReadoutKind):
@@ -72,7 +82,9 @@ class Recipe:
 
 
 def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    return (
+        isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) < 2**63
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +100,8 @@ def train(
     """Train a machine on inputs x (samples, features) in [0, 1] and labels y in 0…K−1.
 
     test: inputs and labels whose accuracy is recorded each readout epoch. checkpoint: file to
-    resume from if it exists, kept up to date meanwhile and removed at the end. show: progress bars
+    resume from if it exists, kept up to date meanwhile; at the end it holds the finished training
+    (a second call returns it at once), so remove it when the net is saved. show: progress bars
     on, off, or (None) only on a terminal. Ctrl-C stops after the current epoch: layers trained so
     far are kept, later ones stay as initialised, and a readout that was not reached is solved in
     closed form, so that the net is usable; the checkpoint, if any, resumes the training proper.
@@ -112,7 +112,7 @@ def train(
     net, generator = new_net(inputs, labels, recipe)
     keeper = None
     if checkpoint is not None:
-        keeper = Checkpoint(checkpoint, fingerprint(inputs, labels, recipe))
+        keeper = Checkpoint(checkpoint, fingerprint(recipe, inputs, labels, *(test_tensors or ())))
     stages: list[Callable[[], Stage]] = [
         partial(LocalLayer, net, number, inputs, labels, recipe, generator)
         for number in range(len(recipe.hidden))
@@ -134,8 +134,6 @@ def train(
             solve_ridge(net.readout, net.represent(inputs), labels, ridge=recipe.ridge)
             final = scores(net, (inputs, labels), test_tensors)
             records["readout"] = {name: [value] for name, value in final.items()}
-    if keeper is not None and complete:
-        keeper.remove()
     return Training(net, as_history(records), recipe, interrupted=not complete)
 
 
@@ -143,7 +141,7 @@ def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.G
     """A net of the recipe's shape with its first weights, and the generator that goes on."""
     net = FermiBoseNet(
         x.shape[1],
-        recipe.hidden,
+        [int(units) for units in recipe.hidden],
         int(y.max()) + 1,
         activation=recipe.activation,
         bias=recipe.bias,
@@ -179,11 +177,12 @@ def as_history(records: Records) -> History:
     }
 
 
-def fingerprint(x: Tensor, y: Tensor, recipe: Any) -> str:
-    """Hash of all that determines a training: data, recipe, version."""
+def fingerprint(recipe: Recipe, *data: Tensor) -> str:
+    """Hash of all that determines a training and its records: version, recipe, data, test data."""
     digest = hashlib.sha256(json.dumps([__version__, recipe.as_dict()]).encode())
-    digest.update(x.numpy().tobytes())
-    digest.update(y.numpy().tobytes())
+    for tensor in data:
+        digest.update(repr(tensor.shape).encode())
+        digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
 
 
