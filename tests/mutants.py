@@ -32,6 +32,7 @@ TRAINING = "tests/machine/test_training.py"
 GRADIENT = "tests/attacks/test_gradient.py"
 CURVES = "tests/attacks/test_accuracy_curves.py"
 CERTIFICATE = "tests/attacks/test_certificate.py"
+THEORY = "tests/theory/test_replica.py"
 MUTANTS = [
     Mutant("swap masks", "energy.py", "sigma = d2 * 0 + same", "sigma = 1 - (d2 * 0 + same)", RULE),
     Mutant("sign of the force", "energy.py", "attraction - rep", "attraction + rep", RULE),
@@ -63,10 +64,10 @@ MUTANTS = [
     Mutant("cross-entropy gradient", "machine/readout.py", "residual.div_(len(y))", "residual.div_(2 * len(y))", "tests/machine/test_readout.py"),
     Mutant("ridge scale", "machine/readout.py", "n * ridge * torch.eye(units)", "ridge * torch.eye(units)", "tests/machine/test_readout.py"),
     Mutant("ridge intercept", "machine/readout.py", "t_mean - h_mean @ weights", "t_mean", "tests/machine/test_readout.py"),
-    Mutant("shift wraps around", "machine/pairing.py", "(p, p, p, p))", '(p, p, p, p), "constant", 1.0)', "tests/machine/test_pairing.py"),
+    Mutant("shift fills with ones", "machine/pairing.py", "(p, p, p, p))", '(p, p, p, p), "constant", 1.0)', "tests/machine/test_pairing.py"),
     Mutant("self pairs by class", "machine/pairing.py", "torch.arange(len(x)).repeat(2)", "y.repeat(2)", "tests/machine/test_pairing.py"),
     Mutant("model checksum ignored", "machine/network.py", 'if _sha256(weights) != config.pop("sha256", None):', 'if config.pop("sha256", None) is None:', "tests/machine/test_network.py"),
-    Mutant("rescaling lost", "machine/network.py", "h = ((h - self.offset) * self.gain)", "h = (h * self.gain)", "tests/machine/test_network.py"),
+    Mutant("rescaling lost", "machine/network.py", "h = (h - self.offset) * self.gain", "h = h * self.gain", "tests/machine/test_network.py"),
     Mutant("attack: descends", "attacks/gradient.py", "ball.project(move.add_(point))", "ball.project(point - move)", GRADIENT),
     Mutant("attack: no ℓ∞ projection", "attacks/balls.py", "return torch.clamp(point, self.lower, self.upper, out=point)", "return point", GRADIENT),
     Mutant("attack: ℓ∞ ball ignores the bounds", "attacks/balls.py", "lower = (centre - threat.epsilon).clamp_(min=low)", "lower = centre - threat.epsilon", GRADIENT),
@@ -102,6 +103,14 @@ MUTANTS = [
     Mutant("attack: training stops when fooled", "attacks/adversary.py", "stop_when_fooled=False", "stop_when_fooled=True", "tests/attacks/test_baselines.py"),
     Mutant("attack: rescaling never suspicious", "attacks/checks.py", "gain = plain - min(found)", "gain = 0.0", "tests/attacks/test_audit.py"),
     Mutant("attack: transfer never suspicious", "attacks/checks.py", "missed = float((fooled & probe.withstood).double().mean())", "missed = 0.0", "tests/attacks/test_audit.py"),
+    Mutant("theory: decay in f", "theory/replica.py", "overlaps.q(beta) / 2", "overlaps.q(beta)", "tests/theory/test_thermodynamics.py"),
+    Mutant("theory: sign of Q̂", "theory/replica.py", "Q=-alpha * delta**2", "Q=alpha * delta**2", THEORY),
+    Mutant("theory: factor 2 of χ", "theory/replica.py", "/ (2 * chi)", "/ chi", THEORY),
+    Mutant("theory: √2 of the label force", "theory/replica.py", "return SQRT2 * self._sum([boson", "return self._sum([boson", THEORY),
+    Mutant("theory: ρ swapped", "theory/replica.py", "np.array([problem.rho, 1 - problem.rho])", "np.array([1 - problem.rho, problem.rho])", "tests/theory/test_solver.py"),
+    Mutant("theory: second kernel", "theory/channel.py", "g * (d**2 - 1)", "g * d**2", "tests/theory/test_channel.py"),
+    Mutant("theory: AT with Δ²", "theory/stability.py", "problem.delta**4", "problem.delta**2", "tests/theory/test_stability.py"),
+    Mutant("theory: accuracy off by √2", "theory/observables.py", "return problem.m * abs(M) / math.sqrt(q)", "return problem.m * abs(M) / math.sqrt(2 * q)", "tests/theory/test_observables.py"),
 ]  # fmt: skip
 
 
@@ -121,7 +130,9 @@ def survives(mutant: Mutant, folder: Path) -> str | None:
         capture_output=True,
         check=False,
     )
-    return "the tests stayed green" if run.returncode == 0 else None
+    if run.returncode == 1:
+        return None
+    return "the tests stayed green" if run.returncode == 0 else "the tests did not run"
 
 
 def main(selected: list[str]) -> int:
