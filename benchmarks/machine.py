@@ -88,8 +88,9 @@ def our_mlp_step(batch):
     """The same with this package's own Adam and weight layout."""
     x, y = images(batch)
     net = FermiBoseNet(D, (N,), 10)
-    net.initialise(torch.Generator().manual_seed(1))
-    stage = Backpropagation(net, x, y, epochs=1, learning_rate=0.001)
+    generator = torch.Generator().manual_seed(1)
+    net.initialise(generator)
+    stage = Backpropagation(net, x, y, epochs=1, learning_rate=0.001, generator=generator)
     index = torch.arange(batch)
     return lambda: stage.step(index)
 
