@@ -115,6 +115,21 @@ def test_a_diagram_and_what_it_could_not_solve(tmp_path, monkeypatch):
         trace(Problem(alpha=2.0), "delta", [0.9, 1.0])
 
 
+def test_unknown_quantities_are_refused_with_the_choices(tmp_path):
+    diagram = phase_diagram(Problem(), "delta", [0.5], "alpha", [2.5], workers=1, show=False)
+    curve = trace(Problem(), "alpha", [2.5])
+    for call in (
+        lambda: diagram.map("foo"),
+        lambda: diagram.draw(tmp_path / "foo.png", quantity="foo"),
+        lambda: curve.column("foo"),
+        lambda: curve.draw(tmp_path / "foo.png", quantities=["foo"]),
+    ):
+        with pytest.raises(InputError, match="'foo' is not a quantity: use one of M, q"):
+            call()
+    assert not (tmp_path / "foo.png").exists()
+    assert diagram.map("label_stiffness")[0, 0] == curve.column("label_stiffness")[0]
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
