@@ -261,6 +261,21 @@ def test_a_temperature_below_floating_point_is_refused(monkeypatch):
         solve(Problem())
 
 
+def test_a_state_known_to_be_unstable_is_not_a_solution(monkeypatch):
+    """Only M = 0 is found, and it is unstable: raised with the state, never returned."""
+    flat = search.settle(Problem(), search.mixed(Problem()))
+    monkeypatch.setattr(solver, "explore", lambda *_: [flat])
+    with pytest.raises(ConvergenceError, match="no stable solution") as caught:
+        solve(Problem())
+    assert caught.value.state.M == 0.0
+    assert caught.value.state.label_stiffness < -1e-3
+
+
+def test_clusters_too_sharp_for_the_search_are_refused():
+    with pytest.raises(ConvergenceError, match=r"label stiffness -98\.7"):
+        solve(Problem(delta=1e-5))
+
+
 def test_branches_and_their_free_energies():
     flat, ordered = branches(Problem())
     assert flat.M == 0.0
