@@ -74,7 +74,7 @@ def theory(
         curve.save_csv(stem.with_suffix(".csv"))
         curve.draw(stem.with_suffix(".png"))
         unstable = len(curve) - int(curve.column("rs_stable").sum())
-        total, failures = len(curve), 0
+        total, failures = len(curve) + len(curve.failures), curve.failures
     else:
         check_quantity(quantity)  # before the work, not after it
         diagram = phase_diagram(
@@ -83,13 +83,13 @@ def theory(
         stem = output / f"phase_{sweep[0]}_{against[0]}"
         diagram.save_csv(stem.with_suffix(".csv"))
         diagram.draw(stem.with_suffix(".png"), quantity=quantity)
-        total, failures = diagram.map("M").size, len(diagram.failures)
+        total, failures = diagram.map("M").size, diagram.failures
         unstable = int((diagram.map("rs_stable") == 0).sum())
-        for failure in diagram.failures:
-            console.print(f"[yellow]not solved:[/] {failure}", highlight=False, soft_wrap=True)
+    for failure in failures:
+        console.print(f"[yellow]not solved:[/] {failure}", highlight=False, soft_wrap=True)
     console.print(
-        f"{total - failures} of {total} points solved, replica symmetry unstable at {unstable}; "
-        f"wrote {stem}.csv and {stem}.png",
+        f"{total - len(failures)} of {total} points solved, "
+        f"replica symmetry unstable at {unstable}; wrote {stem}.csv and {stem}.png",
         highlight=False,
         soft_wrap=True,
     )

@@ -47,6 +47,7 @@ class Curve(Sequence[Solution]):
 
     parameter: str
     solutions: tuple[Solution, ...]
+    failures: tuple[str, ...] = ()  # points that could not be solved, and are not among them
 
     def __len__(self) -> int:
         return len(self.solutions)
@@ -107,17 +108,19 @@ def trace(
 
     Every point starts from the solution before it (pieces of 30 points start afresh, so that
     ``workers`` processes, None for one a core, can share them and still give the same numbers).
+    A point that cannot be solved is left out and named in ``failures``; ConvergenceError is raised
+    if no point can be.
     show: progress bar, see :func:`fermibose.progress.progress_bar`.
     """
     problems = along(problem, parameter, values)
     pieces = [problems[i : i + _PIECE] for i in range(0, len(problems), _PIECE)]
     done = spread(lambda piece: continue_along(piece, tol=tol), pieces, workers=workers, show=show)
-    curve: list[Solution] = []
-    for point in (p for piece in done for p in piece):
-        if isinstance(point, ConvergenceError):
-            raise point
-        curve.append(point)
-    return Curve(parameter, tuple(curve))
+    points = [p for piece in done for p in piece]
+    failures = [p for p in points if isinstance(p, ConvergenceError)]
+    if len(failures) == len(points):
+        raise failures[0]
+    solved = tuple(p for p in points if isinstance(p, Solution))
+    return Curve(parameter, solved, tuple(str(f) for f in failures))
 
 
 def along(problem: Problem, parameter: str, values: ArrayLike) -> list[Problem]:

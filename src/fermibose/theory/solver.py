@@ -17,12 +17,14 @@ from fermibose.theory.search import (
     ROUGH,
     Found,
     aligned,
+    cold,
     explore,
     failure,
     far,
     kicked,
     mixed,
     settle,
+    too_cold,
 )
 from fermibose.theory.solution import Solution
 from fermibose.theory.stability import at_eigenvalue
@@ -30,7 +32,6 @@ from fermibose.theory.threads import one_thread
 
 _SECOND = 1.5  # coarseness of the grid that estimates the numerical error
 _NEAR = 12  # iterations in which a neighbour's solution must lead to this one
-_LOST = 1e-5  # weight of the field that floating point may lose
 _UNDECIDED = 1e-3  # label stiffness below 0 that grids may disagree on, beside a transition
 _NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 _CLOSE_RACE = -0.05  # label stiffness above which a state of M = 0 may become stable next door
@@ -173,11 +174,8 @@ def _measure(
     overlaps = to_overlaps(x)
     average, conjugate = saddle.evaluate(overlaps)
     response, measure = saddle.response(overlaps), saddle.measure(overlaps)
-    if response.lost is not None and measure.mean(response.lost) > _LOST:
-        raise InputError(
-            f"beta = {problem.beta:g} is too large here: e^(-beta H) leaves the range of floating "
-            "point where the field has weight; use a smaller beta, or math.inf for its limit"
-        )
+    if too_cold(measure, response):
+        raise cold(problem, overlaps)
     second = iterate(
         SaddlePoint(problem, coarseness=_SECOND),
         x,
