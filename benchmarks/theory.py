@@ -64,7 +64,10 @@ def monte_carlo(problem, state, rng):
 
 
 def measure():
-    """(name, value, bound) of every ratio; a value must not exceed its bound."""
+    """(name, value, bound) of every ratio; a value must not exceed its bound.
+
+    A bound of None cannot be tested on this machine at this time.
+    """
     problem = Problem()
     exact = solve(problem)
     rng = np.random.default_rng(0)
@@ -105,7 +108,7 @@ def measure():
         ("solve with error and observables / Monte Carlo iteration", whole / sampling, 2.0),
         ("30-point curve / solve", curve / whole, 20.0),
         ("30-point curve / its points solved alone", curve / cold, 1.0),
-        ("phase diagram on two workers / on one", shared / alone, math.inf if busy else 0.75),
+        ("phase diagram on two workers / on one", shared / alone, None if busy else 0.75),
         ("largest memory of a process in GB", kib / 1024**2, 1.0),
     ]
 
@@ -113,6 +116,9 @@ def measure():
 def main():
     missed = 0
     for name, value, bound in measure():
+        if bound is None:
+            print(f"{name:58s} {value:10.4g}   skipped (machine busy)")
+            continue
         verdict = "ok" if value <= bound else "MISSED"
         missed += value > bound
         print(f"{name:58s} {value:10.4g}   bound {bound:8.4g}   {verdict}")

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from fermibose.cli import app
 from fermibose.errors import InputError
-from fermibose.theory import Problem, solve
+from fermibose.theory import Problem, curves, solve
 
 
 def run(*args):
@@ -58,6 +58,21 @@ def test_a_phase_diagram(tmp_path):
     assert (tmp_path / "phase_delta_alpha.png").exists()
 
 
+@pytest.mark.parametrize("more", [(), ("--against", "rho", "0.4", "0.5", "2")])
+def test_every_core_is_the_default_of_curves_and_diagrams(tmp_path, monkeypatch, more):
+    asked = []
+
+    def spy(work, tasks, workers):
+        asked.append(workers)
+        return [work(task) for task in tasks]
+
+    monkeypatch.setattr(curves, "_PIECE", 1)
+    monkeypatch.setattr(curves, "_results", spy)
+    monkeypatch.setattr(curves.joblib, "cpu_count", lambda: 2)
+    run("--sweep", "alpha", "1", "2", "2", *more, "--output", str(tmp_path))
+    assert asked == [2]
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -66,6 +81,9 @@ def test_a_phase_diagram(tmp_path):
         (["--against", "alpha", "1", "2", "3"], "needs --sweep"),
         (["--sweep", "gamma", "1", "2", "3"], "not a parameter"),
         (["--sweep", "alpha", "1", "2", "0"], "number of points"),
+        (["--sweep", "alpha", "1", "2", "2", "--workers", "0"], "workers must be at least 1"),
+        (["--sweep", "alpha", "1", "2", "2", "--against", "rho", "0", "1", "2", "--workers", "0"],
+         "workers must be at least 1"),
         (["--sweep", "alpha", "1", "2", "2", "--against", "rho", "0", "1", "2", "--quantity", "T"],
          "use one of M"),
     ],

@@ -111,8 +111,38 @@ def test_a_diagram_and_what_it_could_not_solve(tmp_path, monkeypatch):
     assert float(rows[2]["M"]) == M[1, 0]
     diagram.draw(tmp_path / "d.png", quantity="free_energy")
     assert (tmp_path / "d.png").stat().st_size > 5000
+    curve = trace(Problem(alpha=2.0), "delta", [0.9, 1.0, 1.1])
+    np.testing.assert_array_equal(curve.values, [0.9, 1.1])
+    assert curve.failures == ("not this one",)
     with pytest.raises(ConvergenceError, match="not this one"):
-        trace(Problem(alpha=2.0), "delta", [0.9, 1.0])
+        trace(Problem(alpha=2.0), "delta", [1.0])
+
+
+def test_a_temperature_too_low_costs_its_point_and_not_the_others():
+    curve = trace(Problem(), "beta", [50.0, 2000.0])
+    assert curve.values.tolist() == [50.0]
+    diagram = phase_diagram(
+        Problem(), "beta", [50.0, 2000.0], "alpha", [2.5], workers=1, show=False
+    )
+    assert np.isnan(diagram.map("M")).tolist() == [[False, True]]
+    for failures in (curve.failures, diagram.failures):
+        assert len(failures) == 1
+        assert "beta = 2000 is too large here" in failures[0]
+
+
+def test_unknown_quantities_are_refused_with_the_choices(tmp_path):
+    diagram = phase_diagram(Problem(), "delta", [0.5], "alpha", [2.5], workers=1, show=False)
+    curve = trace(Problem(), "alpha", [2.5])
+    for call in (
+        lambda: diagram.map("foo"),
+        lambda: diagram.draw(tmp_path / "foo.png", quantity="foo"),
+        lambda: curve.column("foo"),
+        lambda: curve.draw(tmp_path / "foo.png", quantities=["foo"]),
+    ):
+        with pytest.raises(InputError, match="'foo' is not a quantity: use one of M, q"):
+            call()
+    assert not (tmp_path / "foo.png").exists()
+    assert diagram.map("label_stiffness")[0, 0] == curve.column("label_stiffness")[0]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Observables. Oracles: brute-force sums over a plain square, Monte Carlo of a real attack."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import erf
 
-from fermibose.theory import Problem
+from fermibose.theory import Problem, observables, solve
 from fermibose.theory.observables import (
     accuracy,
     adversarial_area,
@@ -44,6 +45,48 @@ def test_losses_and_distances_are_gaussian_averages(problem, M, q):
     loss = problem.rho * boson / 2 + (1 - problem.rho) * mean(hinge, 1, -1)
     assert generalization_loss(problem, M, q) == pytest.approx(loss, abs=1e-7)
     assert generalization_loss(problem, -M, q) == pytest.approx(loss, abs=1e-7)
+
+
+def panels(problem, mean, q):
+    """Gauss-Legendre nodes and Gaussian weights of z, panels fine where tanh changes."""
+    width = problem.delta * math.sqrt(q)
+    edges = np.concatenate([np.linspace(-12, 12, 97), mean + width * np.linspace(-9, 9, 73)])
+    edges = np.unique(edges[np.abs(edges - mean) <= 9 * width])
+    x, weights = np.polynomial.legendre.leggauss(12)
+    half = np.diff(edges)[:, None] / 2
+    z = (edges[:-1, None] + half * (1 + x)).ravel()
+    p = np.exp(-(((z - mean) / width) ** 2) / 2) / (width * math.sqrt(2 * math.pi))
+    return z, (half * weights).ravel() * p
+
+
+@pytest.mark.parametrize(
+    ("problem", "M", "q", "tol"),
+    [
+        (Problem(), 1.0, 1.7, 1e-8),
+        (Problem(delta=2.0), 1.0, 30.0, 1e-7),
+        (Problem(delta=2.0), 1.0, 400.0, 1e-6),
+        (Problem(delta=1.0), 1.0, 2e4, 1e-5),
+    ],
+)
+def test_wide_fields_keep_their_accuracy_and_little_memory(problem, M, q, tol):
+    (z1, p1), (z2, p2) = (panels(problem, y * problem.m * M, q) for y in (1, -1))
+    boson = p1 @ problem.energies(z1[:, None], z1)[0] @ p1
+    fermion = p1 @ problem.energies(z1[:, None], z2)[1] @ p2
+    loss = problem.rho * boson + (1 - problem.rho) * fermion
+    tracemalloc.start()
+    assert generalization_loss(problem, M, q) == pytest.approx(loss, abs=tol)
+    assert distances(problem, M, q)[0] == pytest.approx(2 * boson, abs=1e-7)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1e8
+
+
+def test_the_loss_is_computed_once(monkeypatch):
+    solution = solve(Problem())
+    calls = []
+    monkeypatch.setattr(observables, "generalization_loss", lambda *_: calls.append(1) or 0.5)
+    assert solution.generalization_loss == solution.generalization_loss == 0.5
+    assert len(calls) == 1
 
 
 def test_accuracy_under_a_real_attack():

@@ -36,6 +36,18 @@ def test_impossible_parameters_are_named_with_the_remedy(bad, says):
         Problem(**bad)
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.int64, int])
+def test_every_number_becomes_a_float(kind):
+    problem = Problem(kind(2), kind(1), kind(50), kind(1), kind(1), kind(1), kind(1), kind(1))
+    assert {type(v) for v in vars(problem).values() if not isinstance(v, str | None)} == {float}
+    assert problem == Problem(2.0, 1.0, 50.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+
+def test_single_precision_parameters_are_solved_in_double():
+    single = Problem(delta=np.float32(0.5), beta=np.float32(50))
+    assert solve(single).M == solve(Problem()).M
+
+
 def test_solve_refuses_what_is_not_a_problem():
     with pytest.raises(InputError, match="solve needs a fermibose"):
         solve({"alpha": 1.0})  # type: ignore[arg-type]

@@ -256,9 +256,37 @@ def test_a_temperature_below_floating_point_is_refused(monkeypatch):
     channel = GaussianChannel(energies, 5e3, at=(axis, axis), on=(table, table))
     lost = channel.response(5.0).lost
     np.testing.assert_array_equal(lost[0, :, 0], [0, 1])  # bosons at r = 0, and at r = 3
-    monkeypatch.setattr(solver, "_LOST", -1.0)
+    monkeypatch.setattr(search, "_LOST", -1.0)
     with pytest.raises(InputError, match=r"use a smaller beta, or math\.inf"):
         solve(Problem())
+
+
+def test_a_hopeless_temperature_is_refused_without_trying_every_manner(monkeypatch):
+    manners = []
+
+    def counting(*args, **kwargs):
+        manners.append(kwargs["damping"])
+        return iterate(*args, **kwargs)
+
+    monkeypatch.setattr(search, "iterate", counting)
+    with pytest.raises(ConvergenceError, match="too large here"):
+        solve(Problem(beta=2000.0))
+    assert set(manners) == {1.0}  # one manner a start: rounding would stop the others too
+
+
+def test_a_state_known_to_be_unstable_is_not_a_solution(monkeypatch):
+    """Only M = 0 is found, and it is unstable: raised with the state, never returned."""
+    flat = search.settle(Problem(), search.mixed(Problem()))
+    monkeypatch.setattr(solver, "explore", lambda *_: [flat])
+    with pytest.raises(ConvergenceError, match="no stable solution") as caught:
+        solve(Problem())
+    assert caught.value.state.M == 0.0
+    assert caught.value.state.label_stiffness < -1e-3
+
+
+def test_clusters_too_sharp_for_the_search_are_refused():
+    with pytest.raises(ConvergenceError, match=r"label stiffness -98\.7"):
+        solve(Problem(delta=1e-5))
 
 
 def test_branches_and_their_free_energies():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fermibose.errors import InputError
-from fermibose.theory import Problem, critical_point, solve, solve_broken
+from fermibose.theory import ConvergenceError, Problem, critical_point, solve, solve_broken
 from fermibose.theory.lattice import make_lattice
 from fermibose.theory.replica import Overlaps, PairMeasure, averages
 from fermibose.theory.replica import free_energy as symmetric_energy
@@ -114,6 +114,20 @@ def test_broken_solution_at_the_default_point():
     assert s.free_energy == pytest.approx(0.0794511, abs=1e-7)
     assert s.free_energy > s.symmetric.free_energy  # broken symmetry raises f
     assert s.accuracy == pytest.approx(s.symmetric.accuracy, abs=1e-3)
+
+
+def test_no_parisi_parameter_is_said_plainly():
+    """Just past the AT line ∂f/∂x keeps its sign over the range of x searched."""
+    with pytest.raises(ConvergenceError, match=r"no Parisi parameter between") as caught:
+        solve_broken(Problem(beta=32.0))
+    assert caught.value.state.problem.beta == 32.0
+
+
+def test_a_larger_tol_is_advised_only_where_it_helps():
+    with pytest.raises(ConvergenceError, match="residual stays") as caught:
+        solve_broken(Problem(delta=1.0))
+    assert "tol" not in str(caught.value)
+    assert "use the symmetric solution" in str(caught.value)
 
 
 def test_broken_symmetry_needs_an_unstable_point():

@@ -59,6 +59,7 @@ def theory(
     `--against alpha 0.1 5 20` with it makes a phase diagram; both write a CSV file and a figure.
     """
     from fermibose.theory import Problem, phase_diagram, solve, trace
+    from fermibose.theory.curves import check_quantity
 
     problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness, activation)
     console = Console()
@@ -68,27 +69,27 @@ def theory(
         _print_point(console, solve(problem))
         return
     if against is None:
-        curve = trace(problem, sweep[0], _values(sweep), workers=workers or 1)
+        curve = trace(problem, sweep[0], _values(sweep), workers=workers)
         stem = output / f"curve_{sweep[0]}"
         curve.save_csv(stem.with_suffix(".csv"))
         curve.draw(stem.with_suffix(".png"))
         unstable = len(curve) - int(curve.column("rs_stable").sum())
-        total, failures = len(curve), 0
+        total, failures = len(curve) + len(curve.failures), curve.failures
     else:
-        _check_quantity(quantity)
+        check_quantity(quantity)  # before the work, not after it
         diagram = phase_diagram(
             problem, sweep[0], _values(sweep), against[0], _values(against), workers=workers
         )
         stem = output / f"phase_{sweep[0]}_{against[0]}"
         diagram.save_csv(stem.with_suffix(".csv"))
         diagram.draw(stem.with_suffix(".png"), quantity=quantity)
-        total, failures = diagram.map("M").size, len(diagram.failures)
+        total, failures = diagram.map("M").size, diagram.failures
         unstable = int((diagram.map("rs_stable") == 0).sum())
-        for failure in diagram.failures:
-            console.print(f"[yellow]not solved:[/] {failure}", highlight=False, soft_wrap=True)
+    for failure in failures:
+        console.print(f"[yellow]not solved:[/] {failure}", highlight=False, soft_wrap=True)
     console.print(
-        f"{total - failures} of {total} points solved, replica symmetry unstable at {unstable}; "
-        f"wrote {stem}.csv and {stem}.png",
+        f"{total - len(failures)} of {total} points solved, "
+        f"replica symmetry unstable at {unstable}; wrote {stem}.csv and {stem}.png",
         highlight=False,
         soft_wrap=True,
     )
@@ -101,13 +102,6 @@ def _values(axis: Axis) -> list[float]:
         raise InputError(f"{name}: the number of points must be at least 1, got {points}")
     step = (stop - start) / max(points - 1, 1)
     return [start + i * step for i in range(points)]
-
-
-def _check_quantity(name: str) -> None:
-    from fermibose.theory.curves import COLUMNS
-
-    if name not in COLUMNS:
-        raise InputError(f"--quantity {name!r} is not known: use one of {', '.join(COLUMNS)}")
 
 
 def _print_point(console: Console, solution: "Solution") -> None:

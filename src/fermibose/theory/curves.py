@@ -24,6 +24,7 @@ COLUMNS = (
     "boson_distance", "adversarial_area", "training_energy", "at_eigenvalue", "rs_stable",
     "residual", "iterations", "error",
 )  # fmt: skip
+QUANTITIES = (*COLUMNS, "label_stiffness", "mean_field_energy")  # what maps and curves can show
 SYMBOLS = {
     "alpha": "α",
     "delta": "Δ",
@@ -46,6 +47,7 @@ class Curve(Sequence[Solution]):
 
     parameter: str
     solutions: tuple[Solution, ...]
+    failures: tuple[str, ...] = ()  # points that could not be solved, and are not among them
 
     def __len__(self) -> int:
         return len(self.solutions)
@@ -60,6 +62,7 @@ class Curve(Sequence[Solution]):
 
     def column(self, name: str) -> Array:
         """One quantity along the curve, by its name on a solution."""
+        check_quantity(name)
         return np.array([getattr(s, name) for s in self.solutions], dtype=float)
 
     def save_csv(self, path: str | Path) -> None:
@@ -98,24 +101,26 @@ def trace(
     values: ArrayLike,
     *,
     tol: float = 1e-8,
-    workers: int = 1,
+    workers: int | None = 1,
     show: bool | None = None,
 ) -> Curve:
     """Solve the problem at each value of a parameter, in the order given.
 
     Every point starts from the solution before it (pieces of 30 points start afresh, so that
-    ``workers`` processes can share them and still give the same numbers). show: progress bar, see
-    :func:`fermibose.progress.progress_bar`.
+    ``workers`` processes, None for one a core, can share them and still give the same numbers).
+    A point that cannot be solved is left out and named in ``failures``; ConvergenceError is raised
+    if no point can be.
+    show: progress bar, see :func:`fermibose.progress.progress_bar`.
     """
     problems = along(problem, parameter, values)
     pieces = [problems[i : i + _PIECE] for i in range(0, len(problems), _PIECE)]
     done = spread(lambda piece: continue_along(piece, tol=tol), pieces, workers=workers, show=show)
-    curve: list[Solution] = []
-    for point in (p for piece in done for p in piece):
-        if isinstance(point, ConvergenceError):
-            raise point
-        curve.append(point)
-    return Curve(parameter, tuple(curve))
+    points = [p for piece in done for p in piece]
+    failures = [p for p in points if isinstance(p, ConvergenceError)]
+    if len(failures) == len(points):
+        raise failures[0]
+    solved = tuple(p for p in points if isinstance(p, Solution))
+    return Curve(parameter, solved, tuple(str(f) for f in failures))
 
 
 def along(problem: Problem, parameter: str, values: ArrayLike) -> list[Problem]:
@@ -137,6 +142,12 @@ def check_parameter(parameter: str) -> None:
     """Refuse a name that is not a number in Problem."""
     if parameter not in SYMBOLS:
         raise InputError(f"{parameter!r} is not a parameter: use one of {', '.join(SYMBOLS)}")
+
+
+def check_quantity(name: str) -> None:
+    """Refuse a name that is not a number of a solution."""
+    if name not in QUANTITIES:
+        raise InputError(f"{name!r} is not a quantity: use one of {', '.join(QUANTITIES)}")
 
 
 def continue_along(
@@ -176,11 +187,12 @@ def spread(
     work: Callable[[Task], list[Result]],
     tasks: Sequence[Task],
     *,
-    workers: int,
+    workers: int | None,
     show: bool | None,
     text: str = "solving",
 ) -> list[list[Result]]:
-    """work(task) for every task, in order, over ``workers`` processes, with a progress bar."""
+    """work(task) for every task, in order, over ``workers`` processes (None: one a core)."""
+    workers = joblib.cpu_count() if workers is None else workers
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers!r}")
     results: list[list[Result]] = []

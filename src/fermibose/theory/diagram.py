@@ -3,13 +3,20 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fermibose.errors import InputError
 from fermibose.plotting import figure
-from fermibose.theory.curves import COLUMNS, SYMBOLS, along, attempt, spread, write_csv
+from fermibose.theory.curves import (
+    COLUMNS,
+    SYMBOLS,
+    along,
+    attempt,
+    check_quantity,
+    spread,
+    write_csv,
+)
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Solution
@@ -28,7 +35,8 @@ class PhaseDiagram:
 
     def map(self, name: str) -> Array:
         """One quantity as an array (rows, columns), NaN where there is no solution."""
-        rows = [[getattr(s, name, np.nan) for s in row] for row in self.solutions]
+        check_quantity(name)
+        rows = [[np.nan if s is None else getattr(s, name) for s in row] for row in self.solutions]
         return np.array(rows, dtype=float)
 
     def save_csv(self, path: str | Path) -> None:
@@ -39,6 +47,7 @@ class PhaseDiagram:
 
     def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
         """A map of one quantity, with the lines where order and where replica symmetry end."""
+        check_quantity(quantity)
         with figure(path, size=(5.6, 4.0)) as (fig, ax):
             colours = ax.pcolormesh(
                 self.x_values, self.y_values, self.map(quantity), shading="nearest", cmap="viridis"
@@ -78,7 +87,6 @@ def phase_diagram(
     if x == y:
         raise InputError(f"x and y must be two different parameters, got {x!r} twice")
     rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
-    workers = joblib.cpu_count() if workers is None else workers
     points = spread(
         lambda row: [attempt(point, tol=tol) for point in row],
         rows,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fermibose.errors import FermiboseError
+from fermibose.errors import FermiboseError, InputError
 from fermibose.theory.problem import Array
 
 _PATIENCE = 20  # accelerated steps without a new best residual before giving up
@@ -21,6 +21,10 @@ class ConvergenceError(FermiboseError):
     def __init__(self, message: str, state: Any = None) -> None:
         super().__init__(message)
         self.state = state
+
+
+class TemperatureError(ConvergenceError, InputError):
+    """β is so large that e^{−βH} leaves the range of floating point where the field has weight."""
 
 
 @dataclass

@@ -17,6 +17,9 @@ from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
 
 _TAIL = 8.5  # widths of the Gaussian that the averages cover
+_NODES = 4000  # most nodes on half an axis of pairs
+_SINGLE = 200_000  # and on half that of single patterns
+_BLOCK = 256  # rows of pairs evaluated at a time: bounds the memory
 
 
 def accuracy(problem: Problem, M: float, q: float, *, eps: float = 0.0) -> float:
@@ -41,7 +44,9 @@ def distances(problem: Problem, M: float, q: float) -> tuple[float, float]:
     the squared difference of the class means comes on top.
     """
     mean, width = problem.m * abs(M), problem.delta * math.sqrt(q)
-    axis = Axis.uniform(min(0.02, width / 4), _TAIL, folded=False)
+    # In units of the width: φ changes over 1/width, however wide the field is.
+    step = max(min(0.02, 0.25 / width), _TAIL / _SINGLE)
+    axis = Axis.uniform(step, _TAIL, folded=False)
     weights = np.exp(-(axis.nodes**2) / 2) * axis.weights / math.sqrt(2 * math.pi)
     classes = [problem.phi(y * mean + width * axis.nodes) for y in (1.0, -1.0)]
     means = [float(weights @ phi) for phi in classes]
@@ -53,12 +58,20 @@ def generalization_loss(problem: Problem, M: float, q: float) -> float:
     r"""ε_g: mean energy of a new pair, ρ E[D²/2] + (1−ρ) E[φ(d_F − D²)/2]."""
     mean, width = SQRT2 * problem.m * abs(M), problem.delta * math.sqrt(q)
     boson = distances(problem, M, q)[0] / 2
-    step = min(0.03, width / 4)
-    r = Axis.uniform(step, mean + _TAIL * width)
+    reach = mean + _TAIL * width
+    step = max(min(0.03, width / 4), reach / _NODES)
+    r = Axis.uniform(step, reach)
     t = Axis.uniform(step, _TAIL * width, folded=problem.odd)
-    H = problem.energies((t.nodes + r.nodes[:, None]) / SQRT2, (t.nodes - r.nodes[:, None]) / SQRT2)
-    fermion: Array = r.gaussian(mean, width)[0] @ H[1] @ t.gaussian(0.0, width)[0]
-    return problem.rho * boson + (1 - problem.rho) * float(fermion)
+    over_t = t.gaussian(0.0, width)[0]
+    rows = np.split(r.nodes[:, None], range(_BLOCK, r.nodes.size, _BLOCK))
+    fermion = np.concatenate([_fermion_energies(problem, row, t.nodes) @ over_t for row in rows])
+    return problem.rho * boson + (1 - problem.rho) * float(r.gaussian(mean, width)[0] @ fermion)
+
+
+def _fermion_energies(problem: Problem, r: Array, t: Array) -> Array:
+    """H of fermion pairs at rotated coordinates."""
+    energies: Array = problem.energies((t + r) / SQRT2, (t - r) / SQRT2)[1]
+    return energies
 
 
 def _kappa(problem: Problem, M: float, q: float) -> float:

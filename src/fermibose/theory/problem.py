@@ -53,7 +53,10 @@ class Problem:
     def __post_init__(self) -> None:
         for field in fields(self):
             if field.name not in ("activation", "hinge"):
-                _check_number(field.name, getattr(self, field.name))
+                value = getattr(self, field.name)
+                _check_number(field.name, value)
+                # A NumPy scalar of fewer bits would drag the whole solver down to its precision.
+                object.__setattr__(self, field.name, float(value))
         if self.rho > 1:
             raise InputError(f"rho is the fraction of boson pairs: 0 <= rho <= 1, got {self.rho!r}")
         if isinstance(self.activation, str) and self.activation not in ACTIVATIONS:

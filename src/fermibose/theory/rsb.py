@@ -37,6 +37,11 @@ from fermibose.theory.solver import solve
 from fermibose.theory.threads import one_thread
 
 _SEARCH = (0.05, 0.95)  # where the Parisi parameter is looked for
+_USABLE = 1e-5  # residual up to which a larger tol is worth advising
+_ELSEWHERE = (
+    "use the symmetric solution of solve() with its at_eigenvalue, or a problem nearer to "
+    "Problem() or Problem(alpha=0.3, beta=150), where one step is known to work"
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ def solve_broken(problem: Problem, *, tol: float = 1e-8) -> BrokenSolution:
     """Solve with one step of replica symmetry breaking, the Parisi parameter optimised.
 
     Raises InputError where replica symmetry is stable (there is nothing to break) and at zero
-    temperature, ConvergenceError if the equations are not solved to ``tol``.
+    temperature, ConvergenceError if the equations are not solved to ``tol`` or if ∂f/∂x has no
+    zero in the range of x searched, 0.05 to 0.95.
     """
     if problem.zero_temperature:
         raise InputError("replica symmetry breaking is solved at finite temperature: lower beta")
@@ -127,13 +133,28 @@ def solve_broken(problem: Problem, *, tol: float = 1e-8) -> BrokenSolution:
         if not point.converged:
             raise ConvergenceError(
                 f"the broken solution at {problem} and x = {x:.3f} was not found: "
-                f"the residual stays at {point.residual:.1e}; try a larger tol",
+                f"the residual stays at {point.residual:.1e}; {_remedy(point.residual)}",
                 found[-1],
             )
         return free_energy_slope(problem, clusters, average)
 
-    slope(float(brentq(slope, *_SEARCH, xtol=1e-4)))
+    ends = {x: slope(x) for x in _SEARCH}
+    first, last = ends.values()
+    if not first * last < 0:
+        raise ConvergenceError(
+            f"no broken solution at {problem}: df/dx is {first:.1e} at x = {_SEARCH[0]} and "
+            f"{last:.1e} at x = {_SEARCH[1]}, so no Parisi parameter between them makes the "
+            f"free energy stationary; {_ELSEWHERE}",
+            found[-1],
+        )
+    root = brentq(lambda x: ends[x] if x in ends else slope(x), *_SEARCH, xtol=1e-4)
+    slope(float(root))
     return found[-1]
+
+
+def _remedy(residual: float) -> str:
+    """What to try after an iteration that ended at this residual."""
+    return f"tol = {2 * residual:.0e} accepts it" if residual < _USABLE else _ELSEWHERE
 
 
 class ClusterEquations:

@@ -4,14 +4,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, History, iterate
+from fermibose.theory.channel import Response
+from fermibose.theory.fixed_point import (
+    ConvergenceError,
+    FixedPoint,
+    History,
+    TemperatureError,
+    iterate,
+)
 from fermibose.theory.problem import Problem
-from fermibose.theory.replica import Overlaps, free_energy
+from fermibose.theory.replica import Overlaps, PairMeasure, free_energy
 from fermibose.theory.saddle import SaddlePoint, label_stiffness, to_overlaps, to_vector
 from fermibose.theory.solution import Candidate
 
 COARSE = 2.2  # coarseness of the grid
 ROUGH = 1e-4  # residual at which a fine grid can take over
+
+_LOST = 1e-5  # weight of the field that floating point may lose
 
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
 Manner = tuple[float, float, int]
@@ -99,12 +108,36 @@ def settle(
             f = free_energy(problem, overlaps, average)
             stiffness = label_stiffness(problem, overlaps, average)
             return Found(Candidate(overlaps, f, stiffness), count, history)
+        if _stuck(saddle, to_overlaps(point.x)):
+            break  # rounding stops the iteration, and will in every manner
     return point
+
+
+def _stuck(saddle: SaddlePoint, overlaps: Overlaps) -> bool:
+    """Whether a state is one that floating point cannot iterate."""
+    saddle.evaluate(overlaps)  # on a lattice that covers the state
+    return too_cold(saddle.measure(overlaps), saddle.response(overlaps))
+
+
+def too_cold(measure: PairMeasure, response: Response) -> bool:
+    """Whether Z has left the range of floating point where the field has weight."""
+    return response.lost is not None and measure.mean(response.lost) > _LOST
+
+
+def cold(problem: Problem, state: Overlaps) -> TemperatureError:
+    """The error to raise there."""
+    return TemperatureError(
+        f"beta = {problem.beta:g} is too large here: e^(-beta H) leaves the range of floating "
+        "point where the field has weight; use a smaller beta, or math.inf for its limit",
+        state,
+    )
 
 
 def failure(problem: Problem, points: Sequence[FixedPoint]) -> ConvergenceError:
     """The error to raise when no start leads anywhere."""
     best = min(points, key=lambda p: p.residual)
+    if _stuck(SaddlePoint(problem, coarseness=COARSE), to_overlaps(best.x)):
+        return cold(problem, to_overlaps(best.x))
     return ConvergenceError(
         f"no saddle point found at {problem}: the best residual is {best.residual:.1e}; "
         "solve a nearby problem and pass its solution as start",

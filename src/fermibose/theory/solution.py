@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from fermibose.theory import observables
 from fermibose.theory.problem import Problem
@@ -51,7 +52,7 @@ class Predictions:
         """Classification accuracy on new patterns."""
         return observables.accuracy(self.problem, self.M, self.q)
 
-    @property
+    @cached_property
     def generalization_loss(self) -> float:
         """Mean energy of a new pair, ε_g."""
         return observables.generalization_loss(self.problem, self.M, self.q)

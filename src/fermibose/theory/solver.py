@@ -17,12 +17,14 @@ from fermibose.theory.search import (
     ROUGH,
     Found,
     aligned,
+    cold,
     explore,
     failure,
     far,
     kicked,
     mixed,
     settle,
+    too_cold,
 )
 from fermibose.theory.solution import Solution
 from fermibose.theory.stability import at_eigenvalue
@@ -30,7 +32,7 @@ from fermibose.theory.threads import one_thread
 
 _SECOND = 1.5  # coarseness of the grid that estimates the numerical error
 _NEAR = 12  # iterations in which a neighbour's solution must lead to this one
-_LOST = 1e-5  # weight of the field that floating point may lose
+_UNDECIDED = 1e-3  # label stiffness below 0 that grids may disagree on, beside a transition
 _NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 _CLOSE_RACE = -0.05  # label stiffness above which a state of M = 0 may become stable next door
 
@@ -47,7 +49,8 @@ def solve(
     temperature, where the jumps of the force limit what a grid can resolve). From the solution of a
     neighbouring problem as ``start``, its branch is followed while it is stable and unrivalled.
 
-    Raises ConvergenceError, with the last state in ``.state``, if that is not reached.
+    Raises ConvergenceError, with the last state in ``.state``, if that is not reached or if all
+    that was reached is a state of M = 0 known to be unstable.
     """
     if not isinstance(problem, Problem):
         raise InputError(f"solve needs a fermibose.theory.Problem, got {problem!r}")
@@ -58,7 +61,16 @@ def solve(
         starts = [start.overlaps, *(rival.overlaps for rival in start.rivals), mixed(problem)]
     else:
         starts = [aligned(problem) if start is None else start, mixed(problem)]
-    return refine(problem, explore(problem, starts), tol=tol)
+    solution = refine(problem, explore(problem, starts), tol=tol)
+    if not solution.candidate.locally_stable and solution.label_stiffness < -_UNDECIDED:
+        raise ConvergenceError(
+            f"no stable solution at {problem}: the one found has M = {solution.M:.1g} and label "
+            f"stiffness {solution.label_stiffness:.3g} < 0, so it grows a magnetisation, but no "
+            "solution with M > 0 was reached; solve a nearby problem and pass its solution as "
+            "start, or use disordered() if M = 0 is what you want",
+            solution,
+        )
+    return solution
 
 
 @one_thread
@@ -162,11 +174,8 @@ def _measure(
     overlaps = to_overlaps(x)
     average, conjugate = saddle.evaluate(overlaps)
     response, measure = saddle.response(overlaps), saddle.measure(overlaps)
-    if response.lost is not None and measure.mean(response.lost) > _LOST:
-        raise InputError(
-            f"beta = {problem.beta:g} is too large here: e^(-beta H) leaves the range of floating "
-            "point where the field has weight; use a smaller beta, or math.inf for its limit"
-        )
+    if too_cold(measure, response):
+        raise cold(problem, overlaps)
     second = iterate(
         SaddlePoint(problem, coarseness=_SECOND),
         x,
