@@ -57,7 +57,7 @@ def cached(fake, tmp_path):
     return tmp_path / "cache" / "mnist.safetensors"
 
 
-def check(split):
+def assert_loaded(split):
     x_train, y_train, x_test, y_test = split
     scaled = (PIXELS / 255).astype(np.float32)
     np.testing.assert_array_equal(x_train, scaled[:TRAIN], strict=True)
@@ -70,9 +70,9 @@ def check(split):
     ("name", "asked"), [("mnist", ("mnist_784", 1)), ("fashion-mnist", ("Fashion-MNIST", 1))]
 )
 def test_downloads_once_then_reads_the_cache(fake, name, asked):
-    check(load_openml(name))
+    assert_loaded(load_openml(name))
     fake.error = urllib.error.URLError("no network")
-    check(load_openml(name))
+    assert_loaded(load_openml(name))
     assert fake.calls == [asked]
 
 
@@ -83,7 +83,7 @@ def test_real_sources_are_the_full_sets():
 
 def test_integers_are_accepted_too(fake):
     fake.data = PIXELS.astype(np.int64)
-    check(load_openml("fashion-mnist"))
+    assert_loaded(load_openml("fashion-mnist"))
 
 
 def test_cache_folder_can_be_chosen_and_holds_one_file(fake, tmp_path):
@@ -121,7 +121,7 @@ def test_damaged_cache_is_reported_and_downloaded_again(fake, cached, kind):
     cached.write_bytes(DAMAGES[kind](good))
     assert cached.read_bytes() != good
     with pytest.warns(UserWarning, match=r"mnist.safetensors is damaged .*again"):
-        check(load_openml("mnist"))
+        assert_loaded(load_openml("mnist"))
     assert fake.calls == [("mnist_784", 1)]
     assert cached.read_bytes() == good
 
@@ -143,7 +143,7 @@ def test_cache_of_other_content_is_not_mnist(fake, cached):
     cached.write_bytes((cached.parent / "fashion-mnist.safetensors").read_bytes())
     fake.target = fake.target[::-1]
     with pytest.warns(UserWarning, match="does not match"):
-        check(load_openml("mnist"))
+        assert_loaded(load_openml("mnist"))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_retry_warnings_of_scikit_learn_stay_silent(fake, monkeypatch):
         return fake(*args, **kwargs)
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", noisy)
-    check(load_openml("mnist"))  # warnings are errors in these tests
+    assert_loaded(load_openml("mnist"))  # warnings are errors in these tests
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_what_is_not_mnist_is_refused_and_not_cached(fake, tmp_path):
 def test_cache_that_cannot_be_written_costs_only_a_warning(fake, tmp_path):
     (tmp_path / "cache").write_bytes(b"a file where the folder should be")
     with pytest.warns(UserWarning, match=r"could not be kept .*FERMIBOSE_CACHE"):
-        check(load_openml("mnist"))
+        assert_loaded(load_openml("mnist"))
 
 
 def test_interrupted_write_leaves_the_old_file_and_no_litter(fake, cached, monkeypatch):

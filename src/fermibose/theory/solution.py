@@ -1,6 +1,7 @@
 """A solved saddle point and everything that can be read off it."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,20 +33,20 @@ class Candidate:
         return self.ordered or self.label_stiffness >= 0
 
 
-class Predictions:
+class Predictions(ABC):
     """What M and q predict of new data."""
 
     problem: Problem
 
     @property
+    @abstractmethod
     def M(self) -> float:
         """Mean weight Σ w/N."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def q(self) -> float:
         """Self-overlap ⟨w·w⟩/N."""
-        raise NotImplementedError
 
     @property
     def accuracy(self) -> float:
