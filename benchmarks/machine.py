@@ -8,7 +8,8 @@ At 784-1000, batch 50 (the paper's size):
 - floor: the step's two GEMMs and one fused Adam update, timed alone;
 - MLP: one backpropagation step of the 784-1000-10 MLP in plain PyTorch, fused Adam;
 - published: all 1225 pairs listed, stacked and sent through autograd and plain Adam;
-- indexed: the same work written with care (one gather, fused Adam), for information.
+- indexed: the same work written with care (one gather, fused Adam). The bound is missed here: even
+  the floor alone is about 1/41 of it.
 
 And for batches up to 4096: the time per step against B·d·N + B²·N, and the peak memory.
 """
@@ -30,7 +31,7 @@ from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import LocalLayer
 
 D, N = 784, 1000
-BOUNDS = {"floor": 1.5, "MLP": 1.0, "published": 1 / 40, "our MLP": None, "indexed": None}
+BOUNDS = {"floor": 1.5, "MLP": 1.0, "published": 1 / 40, "our MLP": None, "indexed": 1 / 40}
 MEMORY_BOUND = 1.5e9  # bytes, the whole process
 ROUNDS = 15
 

@@ -106,7 +106,7 @@ def measure():
         ("fixed-point iteration / Monte Carlo iteration", iteration / sampling, 1 / 25),
         ("iterations of the default point to 1e-10", exact.iterations, 15),
         ("solve with error and observables / Monte Carlo iteration", whole / sampling, 2.0),
-        ("30-point curve / solve", curve / whole, 20.0),
+        ("30-point curve, alpha 0.5 to 4 / solve", curve / whole, 20.0),
         ("30-point curve / its points solved alone", curve / cold, 1.0),
         ("phase diagram on two workers / on one", shared / alone, None if busy else 0.75),
         ("largest memory of a process in GB", kib / 1024**2, 1.0),
