@@ -31,8 +31,8 @@ class Training:
 
     history: ``"layer 1"`` … hold ``boson_distance``, ``fermion_distance``, ``energy`` and
     ``boson_share`` (boson pairs per pair) for each mini-batch (NaN where a batch has no such pair);
-    ``"readout"`` holds ``loss``, ``train_accuracy`` and, with a test set, ``test_accuracy`` for each
-    epoch.
+    ``"readout"`` holds ``loss``, ``train_accuracy`` and, with a test set, ``test_accuracy`` for
+    each epoch.
     """
 
     net: FermiBoseNet

@@ -20,7 +20,8 @@ from fermibose.machine.evaluation import last_epochs
 Floats = npt.NDArray[np.float64]
 
 ATTACKED_PER_CLASS = 100  # the published robustness is that of the first 100 images of each class
-EXAMPLE_STRENGTHS = {"fgsm": 0.2, "noise": 0.4}  # ε of the perturbed images that are kept
+# What is measured, with the ε of the perturbed images that are kept
+THREATS = {"fgsm": ThreatModel("linf", 0.2), "noise": ThreatModel("noise", 0.4)}
 
 
 def learn(
@@ -102,8 +103,7 @@ def robustness(net: FermiBoseNet, data: Dataset, seed: int) -> dict[str, Any]:
     x, y = per_class(data.x_test, data.y_test, ATTACKED_PER_CLASS)
     found: dict[str, Any] = {}
     with compute_settings(1):
-        for name, norm in (("fgsm", "linf"), ("noise", "noise")):
-            threat = ThreatModel(norm, EXAMPLE_STRENGTHS[name])
+        for name, threat in THREATS.items():
             curve = accuracy_curve(net, x, y, threat, seed=seed, show=False)
             found[f"{name}_curve"] = curve.accuracy.round(6).tolist()
             found[f"{name}_area"] = 100 * float(trapezoid(curve.accuracy, curve.epsilons))

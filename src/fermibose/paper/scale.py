@@ -49,14 +49,15 @@ class Scale:
     ) -> Job:
         """One run. ``changed``: parameters of the measuring function other than the paper's."""
         dataset = dataset or self.dataset
-        data = images(dataset, per_class=per_class, imbalance=imbalance, folder=self.folder)
+        folder = self.folder if dataset == self.dataset else None
+        data = images(dataset, per_class=per_class, imbalance=imbalance, folder=folder)
         params = {"coupling": coupling, "d_f": d_f, "dataset": dataset}
         params |= {"hidden": self.hidden, "epochs": self.epochs} | changed
         if per_class != 100:
             params["per_class"] = per_class
         if imbalance != 1:
             params["imbalance"] = imbalance
-        context = {"folder": self.folder}
+        context = {"folder": folder}
         return Job(measure, params=params, seed=seed, data=data.checksum, context=context)
 
     def jobs(
@@ -75,8 +76,7 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
         "quick",
         dataset="mnist5k" if folder is None else "mnist",
         folder=None if folder is None else os.fspath(folder),
-        sweep=(0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.375, 0.4, 0.425, 0.455)
-        + (0.5, 0.56, 0.65, 0.8, 1.0, 1.2),
+        sweep=(*(k / 20 for k in (*range(1, 13), 14, 16, 20, 24)), 0.375, 0.425, 0.46),
         coarse=(0.05, 0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8, 1.2),
         seeds=1,
         beyond=(0.2, 0.375, 0.455, 0.8),

@@ -63,7 +63,7 @@ def series(
 
 
 def statistics(values: Sequence[Any], scale: float = 1.0) -> tuple[Floats, Floats, Floats]:
-    """Mean, standard error and standard deviation over the first axis, the latter two NaN for one."""
+    """Mean, standard error and deviation over the first axis; of one value only the mean."""
     array = scale * np.asarray(values, dtype=np.float64)
     if len(array) < 2:
         nothing = np.full(array.shape[1:], np.nan)
@@ -78,3 +78,9 @@ def over_seeds(
     """Mean, standard error and deviation over seeds of all rows with these parameters."""
     runs = {row.seed: row.result[quantity] for row in finished(rows, quantity, **params)}
     return statistics(list(runs.values()), scale)
+
+
+def typical_error(found: Series, otherwise: float) -> float:
+    """Root mean square of the standard errors; ``otherwise`` where single seeds give none."""
+    errors = found.error[np.isfinite(found.error)]
+    return float(np.sqrt((errors**2).mean())) if len(errors) else otherwise
