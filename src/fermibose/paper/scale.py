@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from fermibose.paper.images import images
@@ -50,7 +51,7 @@ class Scale:
         """One run. ``changed``: parameters of the measuring function other than the paper's."""
         dataset = dataset or self.dataset
         folder = self.folder if dataset == self.dataset else None
-        data = images(dataset, per_class=per_class, imbalance=imbalance, folder=folder)
+        data = _checksum(dataset, per_class, imbalance, folder)
         params = {"coupling": coupling, "d_f": d_f, "dataset": dataset}
         params |= {"hidden": self.hidden, "epochs": self.epochs} | changed
         if per_class != 100:
@@ -58,7 +59,7 @@ class Scale:
         if imbalance != 1:
             params["imbalance"] = imbalance
         context = {"folder": folder}
-        return Job(measure, params=params, seed=seed, data=data.checksum, context=context)
+        return Job(measure, params=params, seed=seed, data=data, context=context)
 
     def jobs(
         self, measure: Callable[..., Any], coupling: str, d_f: Iterable[float | None]
@@ -68,6 +69,12 @@ class Scale:
         for seed in range(self.seeds):
             for value in values:
                 yield self.job(measure, coupling, value, seed)
+
+
+@cache
+def _checksum(dataset: str, per_class: int, imbalance: float, folder: str | None) -> str:
+    """Of the images that a run will read; reading them all takes long enough to do it once."""
+    return images(dataset, per_class=per_class, imbalance=imbalance, folder=folder).checksum
 
 
 def quick(folder: str | os.PathLike[str] | None = None) -> Scale:

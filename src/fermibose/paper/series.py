@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,18 @@ class Series:
         )
 
 
-def finished(rows: Iterable[Row], quantity: str, **params: Any) -> list[Row]:
-    """The rows that have this quantity and were run with these parameters."""
+class Run(NamedTuple):
+    """A finished row."""
+
+    params: dict[str, Any]
+    seed: int
+    result: dict[str, Any]
+
+
+def finished(rows: Iterable[Row], quantity: str, **params: Any) -> list[Run]:
+    """The runs that have this quantity and were made with these parameters."""
     return [
-        row
+        Run(row.params, row.seed, row.result)
         for row in rows
         if row.result is not None
         and row.result.get(quantity) is not None
