@@ -38,19 +38,34 @@ LOOK: Any = {
 
 
 @contextmanager
-def figure(
-    path: str | Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float] | None = None
+def canvas(
+    *, rows: int = 1, columns: int = 1, size: tuple[float, float] | None = None
 ) -> Iterator[tuple[Figure, Any]]:
-    """Yield ``(figure, axes)`` in the common look and save it at ``path`` on leaving.
+    """Yield ``(figure, axes)`` in the common look, to draw on inside and keep.
 
-    ``axes`` is one Axes for a single panel, else an array of shape (rows, columns). The file type
-    follows the suffix of ``path`` (png, svg, pdf); missing folders are made.
+    ``axes`` is one Axes for a single panel, else an array of shape (rows, columns).
     """
-    path = Path(path)
     with mpl.rc_context(LOOK):
         fig = Figure(figsize=size or (5.2 * columns, 3.6 * rows), layout="constrained")
         FigureCanvasAgg(fig)
         axes: Any = fig.subplots(rows, columns, squeeze=False)
         yield fig, axes[0, 0] if np.size(axes) == 1 else axes
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fig.savefig(path)
+
+
+def save_figure(fig: Figure, path: str | Path) -> None:
+    """Write a figure; its suffix (png, svg, pdf) is the file type, missing folders are made."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(LOOK):
+        # Without its date, identical data gives an identical svg.
+        fig.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+@contextmanager
+def figure(
+    path: str | Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float] | None = None
+) -> Iterator[tuple[Figure, Any]]:
+    """As :func:`canvas`, and save the figure at ``path`` on leaving."""
+    with canvas(rows=rows, columns=columns, size=size) as (fig, axes):
+        yield fig, axes
+        save_figure(fig, path)

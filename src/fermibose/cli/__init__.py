@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from fermibose.cli.attack import attack, audit
 from fermibose.cli.demo import demo
+from fermibose.cli.reproduce import reproduce
 from fermibose.cli.theory import theory
 from fermibose.cli.train import evaluate, train
 from fermibose.errors import FermiboseError
@@ -27,6 +28,7 @@ app.command()(evaluate)
 app.command()(attack)
 app.command()(audit)
 app.command()(theory)
+app.command()(reproduce)
 
 
 @app.command()

@@ -33,6 +33,12 @@ class PairReport(NamedTuple):
     n_boson: int
     n_fermion: int
 
+    @property
+    def boson_share(self) -> float:
+        """Boson pairs per pair."""
+        pairs = self.n_boson + self.n_fermion
+        return self.n_boson / pairs if pairs else float("nan")
+
 
 def count_pairs(labels: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Numbers of boson and fermion pairs among samples with these labels, (B,) integers."""

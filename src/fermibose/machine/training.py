@@ -30,9 +30,10 @@ History = dict[str, dict[str, npt.NDArray[np.float64]]]
 class Training:
     """A trained net with its history.
 
-    history: ``"layer 1"`` … hold ``boson_distance``, ``fermion_distance`` and ``energy`` for each
-    mini-batch (NaN where a batch has no such pair); ``"readout"`` holds ``loss``,
-    ``train_accuracy`` and, with a test set, ``test_accuracy`` for each epoch.
+    history: ``"layer 1"`` … hold ``boson_distance``, ``fermion_distance``, ``energy`` and
+    ``boson_share`` (boson pairs per pair) for each mini-batch (NaN where a batch has no such pair);
+    ``"readout"`` holds ``loss``, ``train_accuracy`` and, with a test set, ``test_accuracy`` for
+    each epoch.
     """
 
     net: FermiBoseNet
@@ -88,6 +89,7 @@ class LocalLayer:
             "boson_distance": report.boson_distance,
             "fermion_distance": report.fermion_distance,
             "energy": report.energy,
+            "boson_share": report.boson_share,
         }
 
     def end_epoch(self) -> Mapping[str, float]:

@@ -1,0 +1,139 @@
+"""Beyond the paper: does what Fig. 4 shows survive other widths, data, depths and batches?
+
+The paper says that the double ascent stays qualitatively the same when width and training size
+change. Here the same measuring function is run with one setting changed at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from fermibose.data import load_dataset
+from fermibose.errors import FermiboseError
+from fermibose.paper.drawing import nothing_yet
+from fermibose.paper.marks import marked_points
+from fermibose.paper.runs import measure_training
+from fermibose.paper.scale import COUPLINGS, Scale
+from fermibose.paper.series import over_seeds, series, typical_error
+from fermibose.paper.verdict import Verdict
+from fermibose.plotting import canvas
+from fermibose.sweep import Job, Row
+
+NAMES = {
+    "hidden": "hidden units",
+    "per_class": "training images of each class",
+    "dataset": "data",
+    "imbalance": "largest / smallest class",
+    "depth": "hidden layers",
+    "batch_size": "batch size",
+}
+TYPICAL_ERROR = 0.4  # points; of an accuracy where a single seed gives none
+
+
+def plan(scale: Scale) -> list[Job]:
+    """The paper's setting and every variation of it: both couplings over few d_F, and the MLP.
+
+    Fashion-MNIST is left out where it is neither in FERMIBOSE_DATA nor can be downloaded.
+    """
+    jobs = []
+    for changed in [{}, *_changes(scale)]:
+        if not _available(changed.get("dataset")):
+            continue
+        for seed in range(scale.beyond_seeds):
+            runs = [(coupling, d_f) for coupling in COUPLINGS for d_f in scale.beyond]
+            for coupling, d_f in [*runs, ("mlp", None)]:
+                jobs.append(scale.job(measure_training, coupling, d_f, seed, **changed))
+    return jobs
+
+
+def draw(rows: Sequence[Row], scale: Scale) -> Figure:
+    """Accuracy against d_F; a row for every setting that is varied, a column for each coupling."""
+    count = len(scale.variations)
+    with canvas(rows=count, columns=2, size=(9.6, 3.2 * count)) as (fig, axes):
+        for panels, (name, values) in zip(axes, scale.variations.items(), strict=True):
+            for ax, coupling in zip(panels, COUPLINGS, strict=True):
+                _draw_setting(ax, rows, scale, coupling, name, [_usual(scale)[name], *values])
+                ax.set_title(f"{NAMES[name]}, {coupling}")
+    return fig
+
+
+def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+    """For every variation: is there a double ascent, and does the labelled coupling do better?"""
+    found = []
+    for changed in [{}, *_changes(scale)]:
+        chosen = _with(rows, scale, changed)
+        curves = {c: series(chosen, "test_accuracy", scale=100, coupling=c) for c in COUPLINGS}
+        name = (
+            ", ".join(f"{NAMES[key]} {value}" for key, value in changed.items()) or "as published"
+        )
+        if not all(map(len, curves.values())):
+            found.append(Verdict("beyond", f"{name}: double ascent", None, 0.0, note="no data"))
+            continue
+        mlp = over_seeds(chosen, "test_accuracy", scale=100, coupling="mlp")[0]
+        averaged, labelled = curves["averaged"], curves["labelled"]
+        noise = typical_error(averaged, TYPICAL_ERROR)
+        dip = marked_points(averaged.x, averaged.mean, float(mlp), noise=noise).dip
+        best = {c: float(curve.mean.max()) for c, curve in curves.items()}
+        found += [
+            Verdict("beyond", f"{name}: averaged has a double ascent, its valley is deep",
+                    dip, 3 * noise, 0.0, "at least", error=noise, unit="points"),
+            Verdict("beyond", f"{name}: best labelled accuracy at least the best averaged one",
+                    best["labelled"], best["averaged"], 0.0, "at least", unit="%",
+                    error=typical_error(labelled, TYPICAL_ERROR), note=f"MLP {float(mlp):.2f} %"),
+        ]  # fmt: skip
+    return found
+
+
+def _changes(scale: Scale) -> Iterator[dict[str, Any]]:
+    for name, values in scale.variations.items():
+        yield from ({name: value} for value in values)
+
+
+def _usual(scale: Scale) -> dict[str, Any]:
+    """The paper's value of every setting that can be varied."""
+    usual = {"hidden": scale.hidden, "dataset": scale.dataset}
+    return {**usual, "per_class": 100, "imbalance": 1.0, "depth": 1, "batch_size": 50}
+
+
+def _with(rows: Sequence[Row], scale: Scale, changed: dict[str, Any]) -> list[Row]:
+    """The rows of the paper's setting with these changes and no others."""
+    usual = _usual(scale)
+    return [
+        row
+        for row in rows
+        if {name: row.params.get(name, usual[name]) for name in usual} == usual | changed
+    ]
+
+
+@cache
+def _available(dataset: str | None) -> bool:
+    try:
+        return dataset is None or len(load_dataset(dataset).y_train) > 0
+    except (FermiboseError, OSError):
+        return False
+
+
+def _draw_setting(
+    ax: Any, rows: Sequence[Row], scale: Scale, coupling: str, name: str, values: list[Any]
+) -> None:
+    """One curve for every value of a setting; the MLP's accuracy as a dashed line beside it."""
+    colours = mpl.colormaps["viridis"](np.linspace(0, 0.85, len(values)))
+    for value, colour in zip(sorted(values), colours, strict=True):
+        chosen = _with(rows, scale, {name: value})
+        found = series(chosen, "test_accuracy", scale=100, coupling=coupling)
+        if not len(found):
+            continue
+        label = f"{value:g}" if isinstance(value, int | float) else value
+        bars = np.nan_to_num(found.error)
+        ax.errorbar(found.x, found.mean, bars, color=colour, label=label, marker=".")
+        mlp = over_seeds(chosen, "test_accuracy", scale=100, coupling="mlp")[0]
+        ax.axhline(mlp, color=colour, linestyle="--", linewidth=0.8)
+    if not ax.has_data():
+        nothing_yet(ax)
+    else:
+        ax.legend(title=f"{NAMES[name]} (dashed: MLP)", fontsize=8, title_fontsize=8)
+    ax.set(xlabel="$d_F$", ylabel="test accuracy (%)")

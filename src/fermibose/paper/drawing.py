@@ -1,0 +1,58 @@
+"""How the figures of this room look alike: colours of the couplings, bands, marks."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fermibose.paper.series import Series
+from fermibose.plotting import COLOURS
+
+COLOUR = {
+    "averaged": COLOURS["machine"],
+    "labelled": COLOURS["boson"],
+    "mlp": COLOURS["baseline"],
+    "published": COLOURS["published"],
+}
+LABEL = {"averaged": "averaged", "labelled": "labelled", "mlp": "MLP"}
+
+
+def draw_series(ax: Any, found: Series, kind: str, label: str, **look: Any) -> None:
+    """Means against d_F with standard errors as bars (none where there is a single seed)."""
+    if not len(found):
+        return
+    runs = f" ({found.seeds} seed{'s' if found.seeds > 1 else ''})"
+    look = {"color": COLOUR[kind], "fmt": "-", "linewidth": 1.3, "elinewidth": 0.8} | look
+    bars = np.nan_to_num(found.error)
+    ax.errorbar(found.x, found.mean, bars, label=f"{label}{runs}", **look)
+
+
+def draw_band(
+    ax: Any,
+    x: npt.ArrayLike,
+    mean: npt.ArrayLike,
+    half: npt.ArrayLike,
+    label: str | None,
+    **look: Any,
+) -> None:
+    """A line with a shaded band of this half-width (none where it is not a number)."""
+    (line,) = ax.plot(x, mean, label=label, **look)
+    mean, half = np.asarray(mean), np.nan_to_num(np.asarray(half, dtype=float))
+    ax.fill_between(x, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
+
+
+def inset_image(
+    ax: Any, image: npt.NDArray[np.uint8], place: tuple[float, float], title: str
+) -> None:
+    """A small picture of 28 × 28 pixels, its lower left corner at ``place`` (fractions of ax)."""
+    small = ax.inset_axes([*place, 0.2, 0.26])
+    small.imshow(image, cmap="gray", vmin=0, vmax=255)
+    small.set_xticks([])
+    small.set_yticks([])
+    small.grid(False)
+    small.set_title(title, fontsize=7, pad=2)
+
+
+def nothing_yet(ax: Any) -> None:
+    """Say in a panel that its runs are missing, instead of leaving it empty without a word."""
+    ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)

@@ -1,0 +1,157 @@
+"""Fig. 3: courses of training, distances of pairs, and the geometry of the representation."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fermibose.paper import published
+from fermibose.paper.drawing import COLOUR, LABEL, draw_band, nothing_yet
+from fermibose.paper.runs import measure_representation, measure_training
+from fermibose.paper.scale import COUPLINGS, Scale
+from fermibose.paper.series import finished, over_seeds
+from fermibose.paper.verdict import Verdict
+from fermibose.plotting import canvas
+from fermibose.sweep import Job, Row
+
+KINDS = (*COUPLINGS, "mlp")
+
+
+def plan(scale: Scale) -> list[Job]:
+    """Courses of training at d_F = 0.455 and representations at d_F = 1.2, and those of the MLP."""
+    jobs: list[Job] = []
+    for measure, d_f in (
+        (measure_training, published.TRAJECTORY_D_F),
+        (measure_representation, published.PCA_D_F),
+    ):
+        for coupling in COUPLINGS:
+            jobs += scale.jobs(measure, coupling, [d_f])
+        jobs += scale.jobs(measure, "mlp", [None])
+    return jobs
+
+
+def draw(rows: Sequence[Row], scale: Scale) -> Figure:
+    """Upper row: accuracies and distances over epochs. Lower row: the first three components."""
+    with canvas(rows=2, columns=3, size=(13.6, 8.2)) as (fig, axes):
+        _draw_accuracies(axes[0, 0], rows)
+        _draw_distances(axes[0, 1], rows, "averaged")
+        _draw_distances(axes[0, 2], rows, "labelled")
+        for ax, coupling, letter in zip(axes[1], KINDS, "ccd", strict=True):
+            _draw_components(ax, rows, coupling, letter)
+    return fig
+
+
+def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+    """Courses and explained variance against the published ones."""
+    note = "" if scale.published_split else "other test images than published"
+    table = published.trajectories()
+    found = []
+    for quantity, column, bound, factor, unit, remark in (
+        ("test_accuracy", "readout_test_accuracy", 1.0, 100, "points", note),
+        ("recorded_fermion_distance", "hidden_recorded_fermion_distance", 0.005, 1, "", ""),
+        ("recorded_boson_distance", "hidden_recorded_boson_distance", 0.005, 1, "", ""),
+    ):
+        mean, error, _ = _course(rows, quantity, "averaged", factor)
+        if np.size(mean) == len(table[column]):
+            off, error = float(np.abs(mean - table[column]).mean()), float(np.mean(error))
+            what = quantity.replace("_", " ")
+            found.append(
+                Verdict("fig3", f"averaged: mean |difference| of {what} over epochs", off, bound,
+                        0.0, "at most", error=error if np.isfinite(error) else None, unit=unit,
+                        note=remark)
+            )  # fmt: skip
+    for kind, coupling in (("machine", "averaged"), ("mlp", "mlp")):
+        for suffix, of in (("_of_20", "that on the first 20"), ("", "all")):
+            mean, error, _ = over_seeds(
+                rows, f"train_explained{suffix}", scale=100, coupling=coupling
+            )
+            found.append(
+                Verdict("fig3", f"{LABEL[coupling]}: variance on 3 components, of {of}",
+                        float(mean), published.EXPLAINED[kind], 5.0, unit="%",
+                        error=float(error) if np.isfinite(error) else None,
+                        note="which of the two normalisations was published is not said")
+            )  # fmt: skip
+    return [*found, *_sphere_verdicts(rows)]
+
+
+def _sphere_verdicts(rows: Sequence[Row]) -> list[Verdict]:
+    """Is the distance from the centre more alike in the machine than in the MLP?"""
+    spread = {c: _radius_spread(rows, c) for c in ("averaged", "mlp")}
+    if not all(spread.values()):
+        return []
+    machine, mlp = (float(np.mean(spread[c])) for c in ("averaged", "mlp"))
+    return [
+        Verdict("fig3", "averaged: spread of the radius (std/mean, 3 components) below the MLP's",
+                machine, mlp, 0.0, "at most")
+    ]  # fmt: skip
+
+
+def _radius_spread(rows: Sequence[Row], coupling: str) -> list[float]:
+    spreads = []
+    for row in finished(rows, "train_coordinates", coupling=coupling):
+        radius = np.linalg.norm(np.array(row.result["train_coordinates"]), axis=1)
+        spreads.append(float(radius.std() / radius.mean()))
+    return spreads
+
+
+def _course(rows: Sequence[Row], quantity: str, coupling: str, factor: float = 1.0) -> Any:
+    """Mean, error and spread of a quantity at each epoch, for the runs of panels (a) and (b)."""
+    d_f = None if coupling == "mlp" else published.TRAJECTORY_D_F
+    return over_seeds(rows, f"{quantity}_per_epoch", scale=factor, coupling=coupling, d_f=d_f)
+
+
+def _draw_accuracies(ax: Any, rows: Sequence[Row]) -> None:
+    for coupling in KINDS:
+        for which, style in (("test", "-"), ("train", ":")):
+            mean, _, spread = _course(rows, f"{which}_accuracy", coupling, 100)
+            if np.size(mean) > 1:
+                label = f"{LABEL[coupling]}, {which}"
+                epochs = np.arange(1, len(mean) + 1)
+                draw_band(ax, epochs, mean, spread, label, color=COLOUR[coupling], linestyle=style)
+    table = published.trajectories()
+    for which, mark in (("test", "."), ("train", "+")):
+        values = table[f"readout_{which}_accuracy"][::4]
+        ax.plot(table["epoch"][::4], values, mark, color=COLOUR["published"], markersize=5,
+                label=f"published, {which}")  # fmt: skip
+    ax.set(xlabel="epoch", ylabel="accuracy (%)", ylim=(50, 101), xscale="log")
+    ax.set_title(f"(a) $d_F$ = {published.TRAJECTORY_D_F:g}; band: spread of runs")
+    ax.legend(fontsize=8, ncols=2, loc="lower right")
+
+
+def _draw_distances(ax: Any, rows: Sequence[Row], coupling: str) -> None:
+    table = published.trajectories()
+    for kind, colour in (("fermion", "#CC79A7"), ("boson", "#009E73")):
+        for prefix, style in (("", "-"), ("recorded_", "--")):
+            mean, _, spread = _course(rows, f"{prefix}{kind}_distance", coupling)
+            if np.size(mean) > 1:
+                label = f"{kind}s, as recorded" if prefix else f"{kind} pairs"
+                epochs = np.arange(1, len(mean) + 1)
+                draw_band(ax, epochs, mean, spread, label, color=colour, linestyle=style)
+        if coupling == "averaged":
+            values = table[f"hidden_recorded_{kind}_distance"][::4]
+            ax.plot(table["epoch"][::4], values, ".", color=COLOUR["published"], markersize=5,
+                    label="published" if kind == "fermion" else None)  # fmt: skip
+    ax.axhline(published.TRAJECTORY_D_F, color="0.6", linewidth=0.8, linestyle=":")
+    ax.set(xlabel="epoch", ylabel="mean squared distance $D^2$", ylim=(0, 0.75))
+    ax.set_title(f"(b) {coupling}")
+    ax.legend(fontsize=8, ncols=2, loc="upper right")
+
+
+def _draw_components(ax: Any, rows: Sequence[Row], coupling: str, letter: str) -> None:
+    runs = finished(rows, "train_coordinates", coupling=coupling)
+    title = f"({letter}) {LABEL[coupling]}"
+    if not runs:
+        nothing_yet(ax)
+        ax.set_title(title)
+        return
+    result = runs[0].result
+    points, labels = np.array(result["train_coordinates"]), np.array(result["train_labels"])
+    section = np.abs(points[:, 2]) < points[:, 2].std() / 2
+    for chosen, alpha in ((~section, 0.12), (section, 1.0)):
+        ax.scatter(*points[chosen, :2].T, c=labels[chosen], cmap="tab10", s=7, alpha=alpha,
+                   linewidths=0)  # fmt: skip
+    share, of_20 = 100 * result["train_explained"], 100 * result["train_explained_of_20"]
+    d_f = "" if coupling == "mlp" else f", $d_F$ = {published.PCA_D_F:g}"
+    ax.set_title(f"{title}{d_f}: r = {share:.1f} %, of 20: {of_20:.1f} %")
+    ax.set(xlabel="component 1", ylabel="component 2", aspect="equal")

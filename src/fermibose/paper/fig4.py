@@ -1,0 +1,179 @@
+"""Fig. 4: test accuracy and fermion distance against d_F, with the points the paper marks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fermibose.paper import published
+from fermibose.paper.drawing import COLOUR, draw_series
+from fermibose.paper.marks import Marks, marked_points
+from fermibose.paper.runs import measure_robustness, measure_training
+from fermibose.paper.scale import Scale
+from fermibose.paper.series import Series, over_seeds, series, typical_error
+from fermibose.paper.verdict import Verdict
+from fermibose.plotting import COLOURS, canvas
+from fermibose.sweep import Job, Row
+
+COMPARED = (0.05, 1.2)  # d_F between which the curve is held against the published one
+TYPICAL_ERROR = 0.2  # points; standard error of an accuracy where a single seed gives none
+
+
+def plan(scale: Scale) -> list[Job]:
+    """The averaged coupling on the fine grid, the labelled one on the coarse grid, the MLP."""
+    return [
+        *scale.jobs(measure_training, "mlp", [None]),
+        *scale.jobs(measure_training, "averaged", scale.sweep),
+        *scale.jobs(measure_robustness, "labelled", scale.coarse),
+    ]
+
+
+def draw(rows: Sequence[Row], scale: Scale) -> Figure:
+    """Accuracy above, distances below; both couplings and the published curves."""
+    table = published.sweep()
+    accuracy = {c: _accuracy(rows, c) for c in ("averaged", "labelled")}
+    with canvas(rows=2, size=(8.2, 8.0)) as (fig, axes):
+        top, bottom = axes[:, 0]
+        half = table["test_accuracy_std"] / 5**0.5
+        top.errorbar(
+            table["d_F"], table["test_accuracy_percent"], half,
+            color=COLOUR["published"], fmt=".", markersize=3, elinewidth=0.6, alpha=0.7,
+            label="published (5 runs)",
+        )  # fmt: skip
+        for coupling, found in accuracy.items():
+            draw_series(top, found, coupling, coupling)
+        mlp, error, _ = _mlp(rows)
+        if np.isfinite(mlp):
+            top.axhline(mlp, color=COLOUR["mlp"], linestyle="--", label=f"MLP, {mlp:.1f} %")
+            if np.isfinite(error):
+                top.axhspan(mlp - error, mlp + error, color=COLOUR["mlp"], alpha=0.15, linewidth=0)
+            if len(accuracy["averaged"]) > 5:
+                _draw_marks(top, accuracy["averaged"], _marks(accuracy["averaged"], mlp))
+        top.set(ylabel="test accuracy (%)", ylim=(76.5, 87.2), title="(a)")
+        top.legend(loc="lower center", ncols=2)
+        _draw_distances(bottom, rows, table)
+    return fig
+
+
+def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+    """Curve, marks and distances of the averaged coupling; one maximum of the labelled one."""
+    mlp, mlp_error, _ = _mlp(rows)
+    note = "" if scale.published_split else "other test images than published"
+    found = [
+        Verdict("fig4", "accuracy of the MLP", _number(mlp), published.MLP_ACCURACY, 0.7,
+                error=_number(mlp_error), unit="%", note=note)
+    ]  # fmt: skip
+    averaged, labelled = _accuracy(rows, "averaged"), _accuracy(rows, "labelled")
+    if len(averaged) > 5:
+        found += _curve_verdicts(averaged, note)
+        found += _mark_verdicts(averaged, mlp)
+        found += _distance_verdicts(rows)
+    if len(labelled) > 5:
+        marks, noise = _marks(labelled, mlp), typical_error(labelled, TYPICAL_ERROR)
+        best = int(labelled.mean.argmax())
+        found.append(
+            Verdict("fig4", "labelled: one maximum only, the second one rises at most",
+                    marks.dip, 0.0, 3 * noise, "at most", error=noise, unit="points",
+                    note=f"best {labelled.mean[best]:.2f} % at d_F = {labelled.x[best]:g}")
+        )  # fmt: skip
+    return found
+
+
+def _curve_verdicts(averaged: Series, note: str) -> list[Verdict]:
+    compared = averaged.within(*COMPARED)
+    target = published.at(compared.x, "test_accuracy_percent", published.sweep())
+    off = compared.mean - target
+    error = float(np.sqrt((compared.error**2).sum())) / max(len(off), 1)
+    bias = f"mean difference {off.mean():+.2f}"
+    return [
+        Verdict("fig4", "averaged: mean |difference| from the published accuracy",
+                float(np.abs(off).mean()), 0.6, 0.0, "at most", error=_number(error),
+                unit="points", note="; ".join(filter(None, (note, bias))))
+    ]  # fmt: skip
+
+
+def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
+    table = published.sweep()
+    noise = float(table["test_accuracy_std"].mean()) / 5**0.5
+    theirs = marked_points(
+        table["d_F"], table["test_accuracy_percent"], published.MLP_ACCURACY, noise=noise
+    )
+    ours = _marks(averaged, mlp)
+    found = [
+        Verdict("fig4", "averaged: depth of the valley V", ours.dip, theirs.dip, 0.6, unit="points",
+                error=typical_error(averaged, TYPICAL_ERROR))
+    ]  # fmt: skip
+    for name, place in theirs.positions().items():
+        least = 0.1 if name == "B1" else 0.03  # where a plateau begins is less sharp than a peak
+        spacing = float(np.diff(averaged.x)[max(int(np.searchsorted(averaged.x, place)) - 1, 0)])
+        found.append(
+            Verdict("fig4", f"averaged: position of {name}", getattr(ours, name), place,
+                    max(least, spacing), unit="in d_F",
+                    note="as far as the grid can tell" if spacing > least else "")
+        )  # fmt: skip
+    return found
+
+
+def _distance_verdicts(rows: Sequence[Row]) -> list[Verdict]:
+    fermion = _distance(rows, "averaged", "recorded_fermion_distance").within(*COMPARED)
+    boson = _distance(rows, "averaged", "recorded_boson_distance").within(*COMPARED)
+    target = published.at(fermion.x, "recorded_fermion_distance", published.sweep())
+    ratio = boson.mean / fermion.mean
+    return [
+        Verdict("fig4", "averaged: largest |difference| from the recorded fermion distance",
+                float(np.abs(fermion.mean - target).max()), 0.005, 0.0, "at most"),
+        Verdict("fig4", "averaged: recorded boson / fermion distance, that of the pair counts",
+                float(ratio.mean()), 99 / 900, 0.002, error=float(ratio.std()),
+                note="± is the spread over all d_F"),
+    ]  # fmt: skip
+
+
+def _accuracy(rows: Sequence[Row], coupling: str) -> Series:
+    return series(rows, "test_accuracy", scale=100, coupling=coupling)
+
+
+def _distance(rows: Sequence[Row], coupling: str, quantity: str) -> Series:
+    return series(rows, quantity, coupling=coupling)
+
+
+def _mlp(rows: Sequence[Row]) -> tuple[float, float, float]:
+    return over_seeds(rows, "test_accuracy", scale=100, coupling="mlp")
+
+
+def _marks(found: Series, mlp: float) -> Marks:
+    return marked_points(found.x, found.mean, mlp, noise=typical_error(found, TYPICAL_ERROR))
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:
+    for name, place in marks.positions().items():
+        height = float(np.interp(place, found.x, found.mean))
+        ax.plot(place, height, "o", color=COLOURS["highlight"], markersize=5, zorder=5)
+        label = f"${name[0]}_{name[1]}$" if len(name) == 2 else f"${name}$"
+        below = name in ("V", "S1", "B1")
+        ax.annotate(
+            label, (place, height), xytext=(0, -13 if below else 6), textcoords="offset points",
+            ha="center", fontsize=10,
+        )  # fmt: skip
+
+
+def _draw_distances(ax: Any, rows: Sequence[Row], table: published.Table) -> None:
+    ax.plot(table["d_F"], table["recorded_fermion_distance"], ".", color=COLOUR["published"],
+            markersize=3, label="published, as recorded")  # fmt: skip
+    for coupling, quantity, label, style in (
+        ("averaged", "recorded_fermion_distance", "averaged, as recorded", "-"),
+        ("averaged", "fermion_distance", "averaged, fermion pairs", "--"),
+        ("averaged", "boson_distance", "averaged, boson pairs", ":"),
+        ("labelled", "fermion_distance", "labelled, fermion pairs", "--"),
+        ("labelled", "boson_distance", "labelled, boson pairs", ":"),
+    ):
+        found = _distance(rows, coupling, quantity)
+        if len(found):
+            ax.plot(found.x, found.mean, style, color=COLOUR[coupling], label=label, linewidth=1.3)
+    ax.plot([0, 0.65], [0, 0.65], "--", color="0.6", linewidth=0.8)
+    ax.set(xlabel="$d_F$", ylabel="mean squared distance $D^2$", ylim=(0, 0.62), title="(b)")
+    ax.legend(loc="lower right", ncols=2)

@@ -1,0 +1,40 @@
+"""The images of a run: the paper's split and its variations, loaded once per process."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from fermibose.data import Dataset, load_dataset
+from fermibose.data.subsets import rank_in_class
+from fermibose.errors import InputError
+
+TEST_PER_CLASS = 400
+
+
+@lru_cache(maxsize=4)
+def images(
+    dataset: str, *, per_class: int = 100, imbalance: float = 1.0, folder: str | None = None
+) -> Dataset:
+    """Training images, the first ``per_class`` of each class, and 400 test images of each class.
+
+    dataset: "mnist" and "fashion-mnist" (folder or FERMIBOSE_DATA, else a download) take the test
+    images from the test set, as published; "mnist5k" (bundled) takes images 100 to 500 of each
+    class. imbalance: how many times larger the first class is than the last; class k of K keeps
+    per_class·imbalance^{−k/(K−1)} images. The arrays are shared: do not change them.
+    """
+    if dataset == "mnist5k":
+        if per_class > 100:
+            raise InputError(
+                f"the bundled images allow 100 training images of each class beside the test "
+                f"images, not {per_class}; give a folder of MNIST's IDX files"
+            )
+        folder = None
+    found = load_dataset(
+        dataset, folder=folder, train_per_class=per_class, test_per_class=TEST_PER_CLASS
+    )
+    if imbalance < 1:
+        raise InputError(f"imbalance must be at least 1, got {imbalance}")
+    kept = np.round(per_class * imbalance ** -np.linspace(0, 1, int(found.y_train.max()) + 1))
+    chosen = rank_in_class(found.y_train) < kept[found.y_train]
+    return replace(found, x_train=found.x_train[chosen], y_train=found.y_train[chosen])

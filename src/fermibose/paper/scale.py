@@ -1,0 +1,114 @@
+"""How much is measured: ``quick`` (minutes, bundled images) or ``full`` (as published)."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from fermibose.paper.images import images
+from fermibose.sweep import Job
+
+COUPLINGS = ("averaged", "labelled")
+MARKED = (0.09, 0.2, 0.375, 0.455, 0.465, 0.56, 0.8)  # the published curves and marks of Figs. 3–5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Which points and how many seeds; every figure plans its runs by it."""
+
+    name: str
+    dataset: str  # "mnist5k" (bundled) or "mnist", of which the published split is taken
+    sweep: tuple[float, ...]  # d_F of Fig. 4, averaged coupling
+    coarse: tuple[float, ...]  # d_F of Fig. 5, and of everything labelled
+    seeds: int
+    folder: str | None = None  # of MNIST's IDX files; else FERMIBOSE_DATA or a download
+    epochs: int = 100
+    hidden: int = 1000
+    theory_points: int = 16  # of the inset in Fig. 5
+    # What goes beyond the paper: d_F and number of seeds, and the settings that are varied
+    beyond: tuple[float, ...] = (0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8)
+    beyond_seeds: int = 1
+    variations: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def published_split(self) -> bool:
+        """Whether the test images are the published ones."""
+        return self.dataset == "mnist"
+
+    def job(
+        self,
+        measure: Callable[..., Any],
+        coupling: str,
+        d_f: float | None,
+        seed: int,
+        *,
+        dataset: str | None = None,
+        per_class: int = 100,
+        imbalance: float = 1.0,
+        **changed: Any,
+    ) -> Job:
+        """One run. ``changed``: parameters of the measuring function other than the paper's."""
+        dataset = dataset or self.dataset
+        folder = self.folder if dataset == self.dataset else None
+        data = _checksum(dataset, per_class, imbalance, folder)
+        params = {"coupling": coupling, "d_f": d_f, "dataset": dataset}
+        params |= {"hidden": self.hidden, "epochs": self.epochs} | changed
+        if per_class != 100:
+            params["per_class"] = per_class
+        if imbalance != 1:
+            params["imbalance"] = imbalance
+        context = {"folder": folder}
+        return Job(measure, params=params, seed=seed, data=data, context=context)
+
+    def jobs(
+        self, measure: Callable[..., Any], coupling: str, d_f: Iterable[float | None]
+    ) -> Iterator[Job]:
+        """One run for every seed and d_F, all d_F with the first seed first."""
+        values = tuple(d_f)
+        for seed in range(self.seeds):
+            for value in values:
+                yield self.job(measure, coupling, value, seed)
+
+
+@cache
+def _checksum(dataset: str, per_class: int, imbalance: float, folder: str | None) -> str:
+    """Of the images that a run will read; reading them all takes long enough to do it once."""
+    return images(dataset, per_class=per_class, imbalance=imbalance, folder=folder).checksum
+
+
+def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
+    """Minutes on two cores: few d_F and seeds; the bundled images unless a folder is given."""
+    return Scale(
+        "quick",
+        dataset="mnist5k" if folder is None else "mnist",
+        folder=None if folder is None else os.fspath(folder),
+        sweep=(*(k / 20 for k in (*range(1, 13), 14, 16, 20, 24)), 0.375, 0.425, 0.46),
+        coarse=(0.05, 0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8, 1.2),
+        seeds=1,
+        beyond=(0.2, 0.375, 0.455, 0.8),
+        variations={"hidden": (100,), "per_class": (30,), "depth": (2,), "imbalance": (10.0,)},
+    )
+
+
+def full(folder: str | os.PathLike[str] | None = None) -> Scale:
+    """As published: d_F = 0, 0.005, …, 1.2, five seeds, MNIST from a folder of IDX files."""
+    return Scale(
+        "full",
+        dataset="mnist",
+        folder=None if folder is None else os.fspath(folder),
+        sweep=tuple(k / 200 for k in range(241)),
+        coarse=tuple(sorted({k / 20 for k in range(25)} | set(MARKED))),
+        seeds=5,
+        theory_points=30,
+        beyond=(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.375, 0.4, 0.455, 0.5, 0.56, 0.8, 1.2),
+        beyond_seeds=3,
+        variations={
+            "hidden": (10, 100, 500),
+            "per_class": (200, 500, 1000),
+            "dataset": ("fashion-mnist",),
+            "imbalance": (3.0, 10.0),
+            "depth": (2, 3),
+            "batch_size": (20, 100, 200),
+        },
+    )

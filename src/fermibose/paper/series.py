@@ -1,0 +1,94 @@
+"""Rows of a sweep as curves: means over seeds with their standard errors."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fermibose.sweep import Row
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Means over seeds along one parameter."""
+
+    x: Floats  # (points,), increasing
+    mean: Floats  # (points, …)
+    error: Floats  # standard error of the mean, NaN for a single seed
+    spread: Floats  # standard deviation over seeds, NaN for a single seed
+    seeds: int  # the most that any point has
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def within(self, low: float, high: float) -> "Series":
+        """The points with low ≤ x ≤ high."""
+        kept = (self.x >= low - 1e-9) & (self.x <= high + 1e-9)
+        return Series(
+            self.x[kept], self.mean[kept], self.error[kept], self.spread[kept], self.seeds
+        )
+
+
+class Run(NamedTuple):
+    """A finished row."""
+
+    params: dict[str, Any]
+    seed: int
+    result: dict[str, Any]
+
+
+def finished(rows: Iterable[Row], quantity: str, **params: Any) -> list[Run]:
+    """The runs that have this quantity and were made with these parameters."""
+    return [
+        Run(row.params, row.seed, row.result)
+        for row in rows
+        if row.result is not None
+        and row.result.get(quantity) is not None
+        and all(row.params.get(name) == value for name, value in params.items())
+    ]
+
+
+def series(
+    rows: Iterable[Row], quantity: str, *, over: str = "d_f", scale: float = 1.0, **params: Any
+) -> Series:
+    """A quantity (number or list) against a parameter, times ``scale``, over the rows that have it.
+
+    The same run measured twice, for two figures, counts once.
+    """
+    runs: dict[float, dict[int, Any]] = {}
+    for row in finished(rows, quantity, **params):
+        if row.params.get(over) is not None:
+            runs.setdefault(row.params[over], {})[row.seed] = row.result[quantity]
+    points = sorted(runs)
+    found = [statistics(list(runs[x].values()), scale) for x in points]
+    mean, error, spread = (np.array([triple[k] for triple in found]) for k in range(3))
+    seeds = max((len(values) for values in runs.values()), default=0)
+    return Series(np.array(points, dtype=np.float64), mean, error, spread, seeds)
+
+
+def statistics(values: Sequence[Any], scale: float = 1.0) -> tuple[Floats, Floats, Floats]:
+    """Mean, standard error and deviation over the first axis; of one value only the mean."""
+    array = scale * np.asarray(values, dtype=np.float64)
+    if len(array) < 2:
+        nothing = np.full(array.shape[1:], np.nan)
+        return array.mean(0) if len(array) else nothing, nothing, nothing
+    spread = array.std(0, ddof=1)
+    return array.mean(0), spread / len(array) ** 0.5, spread
+
+
+def over_seeds(
+    rows: Iterable[Row], quantity: str, *, scale: float = 1.0, **params: Any
+) -> tuple[Any, Any, Any]:
+    """Mean, standard error and deviation over seeds of all rows with these parameters."""
+    runs = {row.seed: row.result[quantity] for row in finished(rows, quantity, **params)}
+    return statistics(list(runs.values()), scale)
+
+
+def typical_error(found: Series, otherwise: float) -> float:
+    """Root mean square of the standard errors; ``otherwise`` where single seeds give none."""
+    errors = found.error[np.isfinite(found.error)]
+    return float(np.sqrt((errors**2).mean())) if len(errors) else otherwise

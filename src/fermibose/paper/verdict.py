@@ -1,0 +1,91 @@
+"""Verdicts: a claim, what was measured, what was published, and whether the two agree."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim held against a measurement.
+
+    sense: "near" asks for |measured − expected| ≤ tolerance, "at most" for measured ≤ expected +
+    tolerance, "at least" for measured ≥ expected − tolerance.
+    """
+
+    figure: str
+    claim: str
+    measured: float | None  # None if it could not be measured; the note says why
+    expected: float  # the published value, or the bound
+    tolerance: float = 0.0
+    sense: Literal["near", "at most", "at least"] = "near"
+    error: float | None = None  # standard error of the measured value, where there are several runs
+    unit: str = ""
+    note: str = ""
+
+    @property
+    def reproduced(self) -> bool | None:
+        """Whether the claim holds; None if it was not measured."""
+        return None if self.excess is None else self.excess <= 1e-12
+
+    @property
+    def excess(self) -> float | None:
+        """How far the measured value lies outside of what the claim allows; negative inside."""
+        if self.measured is None or not math.isfinite(self.measured):
+            return None
+        off = self.measured - self.expected
+        distance = {"near": abs(off), "at most": off, "at least": -off}[self.sense]
+        return distance - self.tolerance
+
+    @property
+    def word(self) -> str:
+        """The verdict in words, with how far it is off if it is."""
+        if self.excess is None:
+            return "not measured"
+        if self.reproduced:
+            return "reproduced"
+        return f"NOT reproduced, off by {self.excess:.3g}{self._unit} more than allowed"
+
+    def measured_text(self) -> str:
+        """The measured value with its standard error."""
+        if self.excess is None:
+            return "—"
+        error = "" if self.error is None else f" ± {self.error:.2g}"
+        return f"{self.measured:.4g}{error}{self._unit}"
+
+    def expected_text(self) -> str:
+        """What was asked for."""
+        if self.sense == "near":
+            return f"{self.expected:.4g} ± {self.tolerance:.2g}{self._unit}"
+        sign, bound = ("≤", 1) if self.sense == "at most" else ("≥", -1)
+        return f"{sign} {self.expected + bound * self.tolerance:.4g}{self._unit}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "figure": self.figure,
+            "claim": self.claim,
+            "measured": None if self.excess is None else self.measured,
+            "standard_error": self.error,
+            "expected": self.expected,
+            "tolerance": self.tolerance,
+            "sense": self.sense,
+            "unit": self.unit,
+            "reproduced": self.reproduced,
+            "verdict": self.word,
+            "note": self.note,
+        }
+
+    @property
+    def _unit(self) -> str:
+        return f" {self.unit}" if self.unit else ""
+
+
+def as_text(verdicts: Iterable[Verdict]) -> str:
+    """One line a verdict, for a terminal or a log."""
+    return "\n".join(
+        f"{v.figure}: {v.claim}: {v.measured_text()} (asked for {v.expected_text()}): {v.word}"
+        + (f" [{v.note}]" if v.note else "")
+        for v in verdicts
+    )

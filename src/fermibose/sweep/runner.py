@@ -1,0 +1,103 @@
+"""Running a list of jobs: what is missing is computed, everything is stored as it finishes."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from fermibose.progress import Advance, progress_bar
+from fermibose.sweep.claims import Claims
+from fermibose.sweep.engines import Engine, InProcess
+from fermibose.sweep.interrupts import Interrupts, watch_interrupts
+from fermibose.sweep.jobs import Job
+from fermibose.sweep.store import Row, Store
+
+_POLL = 1.0  # seconds between looks at what other processes are still computing
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves."""
+
+    rows: list[Row]  # one per job, in the order of the jobs
+    computed: int  # jobs that this run has computed; the others were stored already
+    interrupted: bool  # Ctrl-C ended it: some rows have neither a result nor an error
+
+    @property
+    def failures(self) -> list[Row]:
+        """The rows that have an error instead of a result; they are tried again by the next run."""
+        return [row for row in self.rows if row.error is not None]
+
+
+def run(
+    jobs: Sequence[Job],
+    store: Store,
+    *,
+    engine: Engine | None = None,
+    show: bool | None = None,
+) -> Outcome:
+    """Compute the jobs that have no result in the store yet, each once.
+
+    engine: see :func:`fermibose.sweep.engine_named`; this process by default. show: progress bar,
+    see :func:`fermibose.progress.progress_bar`.
+
+    A job that fails is stored with its error and does not stop the others. Ctrl-C ends the workers
+    and returns what there is.
+    """
+    distinct = {job.key: job for job in reversed(jobs)}  # of equal jobs the first counts
+    plan = {job.key: distinct[job.key] for job in jobs}
+    sweep = _Sweep(plan, store, InProcess() if engine is None else engine)
+    interrupted = False
+    with watch_interrupts() as interrupts:
+        try:
+            sweep.compute(interrupts, show)
+        except KeyboardInterrupt:
+            interrupted = True
+    return Outcome(store.rows_of(jobs), sweep.computed, interrupted)
+
+
+class _Sweep:
+    """One run of a plan: the jobs still to do, and the loop that does them."""
+
+    def __init__(self, plan: dict[str, Job], store: Store, engine: Engine) -> None:
+        finished = store.finished()
+        self.pending = {key: job for key, job in plan.items() if key not in finished}
+        self.store = store
+        self.engine = engine
+        self.computed = 0
+        self.failed = 0
+
+    def compute(self, interrupts: Interrupts, show: bool | None) -> None:
+        """Compute what is pending until nothing is, here or in other processes."""
+        with (
+            Claims(self.store) as claims,
+            progress_bar("jobs", len(self.pending), show=show) as bar,
+        ):
+            while self.pending:
+                answers = self.engine.answers(self._requests(claims, bar))
+                with closing(answers):
+                    for answer in answers:
+                        if interrupts.requested():  # the function may have returned half a result
+                            raise KeyboardInterrupt
+                        with interrupts.held():
+                            self._record(json.loads(answer))
+                        bar(status=f"{self.failed} failed" if self.failed else "")
+                if self.pending:  # by other processes
+                    time.sleep(_POLL)
+
+    def _requests(self, claims: Claims, bar: Advance) -> Iterator[str]:
+        """Requests of the jobs that nobody else has finished or is computing."""
+        for key, job in list(self.pending.items()):
+            state = claims.take(key)
+            if state == "mine":
+                yield job.request()
+            elif state == "finished":
+                del self.pending[key]
+                bar()
+
+    def _record(self, answer: dict[str, Any]) -> None:
+        self.store.record(self.pending.pop(answer["key"]), answer)
+        self.computed += 1
+        self.failed += answer["result"] is None

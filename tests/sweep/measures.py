@@ -1,0 +1,93 @@
+"""Measuring functions for the tests: quick, and each misbehaves in its own way."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fermibose.sweep import measurement
+
+
+@measurement(version=1)
+def tally(*, scale: float, kind: str = "plain", seed: int, pause: float = 0.0) -> dict:
+    """Numbers that show every bit of what they were computed from."""
+    time.sleep(pause)
+    draws = np.random.default_rng(seed).standard_normal(50)
+    return {
+        "sum": float(np.sum(scale * draws)),
+        "draws": (scale * draws[:3]).tolist(),
+        "special": [float("nan"), float("inf"), -float("inf"), -0.0, 5e-324, 0.1 + 0.2],
+        "kind": kind,
+    }
+
+
+@measurement(version=1)
+def gemm(*, size: int, seed: int) -> dict:
+    """A product whose last bits depend on the number of threads; and that number."""
+    import torch
+    from threadpoolctl import threadpool_info
+
+    a, b = np.random.default_rng(seed).standard_normal((2, size, size))
+    product = torch.from_numpy(a).float() @ torch.from_numpy(b).float()
+    threads = {library["num_threads"] for library in threadpool_info()}
+    return {
+        "trace": float(product.trace()),
+        "numpy": float((a @ b).sum()),
+        "threads": max(threads | {torch.get_num_threads()}),
+    }
+
+
+@measurement(version=1)
+def fails_on(*, bad: int, seed: int) -> dict:
+    if seed == bad:
+        raise RuntimeError(f"seed {seed} is bad")
+    return {"seed": seed}
+
+
+@measurement(version=1)
+def misbehaves(*, how: str, seed: int) -> dict:
+    if how == "exit":
+        sys.exit("leaving")
+    if how == "array":
+        return {"curve": np.zeros(2)}
+    if how == "list":
+        return [1]
+    print("noise on standard output", flush=True)
+    return {"input": sys.stdin.read(), "path": os.environ.get("OMP_NUM_THREADS")}
+
+
+@measurement(version=1)
+def dies(*, times: int, folder: str, seed: int) -> dict:
+    """Kills its own process the first ``times`` times."""
+    marks = Path(folder)
+    deaths = len(list(marks.glob(f"{seed}-*")))
+    if deaths < times:
+        (marks / f"{seed}-{deaths}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"seed": seed}
+
+
+@measurement(version=1)
+def counts(*, folder: str, seed: int, pause: float = 0.0) -> dict:
+    """Leaves one more byte in a file each time it is computed."""
+    with open(Path(folder) / str(seed), "a") as file:
+        file.write("x")
+    time.sleep(pause)
+    return {"seed": seed}
+
+
+@measurement(version=1)
+def interrupted(*, after: int, swallow: bool, seed: int) -> dict:
+    """Presses Ctrl-C itself, and may then return as if nothing had happened."""
+    if seed < after:
+        return {"whole": True}
+    handler = signal.getsignal(signal.SIGINT)
+    if swallow:
+        signal.signal(signal.SIGINT, lambda signum, frame: None)
+    signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, handler)
+    return {"whole": False, "thread": threading.current_thread().name}

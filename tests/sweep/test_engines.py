@@ -1,0 +1,183 @@
+"""Engines. Oracles: the function called directly, and one engine against another, bit for bit."""
+
+import json
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import measures
+import pytest
+
+from fermibose.errors import InputError
+from fermibose.sweep import Job, Store, engine_named, run
+
+
+def jobs_of_all_kinds():
+    tallies = [
+        Job(measures.tally, {"scale": scale}, seed=seed) for scale in (0.1, 3) for seed in range(4)
+    ]
+    return [*tallies, *(Job(measures.fails_on, {"bad": 1}, seed=seed) for seed in range(3))]
+
+
+def bits(value):
+    """A value with every float as its 64 bits, so that NaN equals NaN and 0.0 differs from -0.0."""
+    if isinstance(value, float):
+        return struct.pack("d", value) if not math.isnan(value) else "nan"
+    if isinstance(value, list):
+        return [bits(item) for item in value]
+    if isinstance(value, dict):
+        return {key: bits(item) for key, item in value.items()}
+    return value
+
+
+def content(store):
+    return [(row.key, bits(row.result), row.error) for row in store.rows()]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("reference") / "store.db")
+    run(jobs_of_all_kinds(), store)
+    return store
+
+
+def test_rows_are_what_the_function_returns_bit_for_bit(reference):
+    outcome = run(jobs_of_all_kinds(), reference)
+    for row in outcome.rows[:8]:
+        expected = measures.tally(**row.params, seed=row.seed)
+        assert bits(row.result) == bits(expected)
+        assert row.error is None
+        assert row.seconds > 0
+
+
+@pytest.mark.parametrize("name", ["local:1", "local:3"])
+def test_local_processes_give_the_same_rows(name, reference, tmp_path):
+    store = Store(tmp_path / "store.db")
+    outcome = run(jobs_of_all_kinds(), store, engine=engine_named(name))
+    assert content(store) == content(reference)
+    assert store.digest() == reference.digest()
+    assert [row.job.key for row in outcome.rows] == [job.key for job in jobs_of_all_kinds()]
+
+
+def test_a_job_computes_with_one_thread_in_every_engine(tmp_path):
+    job = Job(measures.gemm, {"size": 300}, seed=0)
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import measures, torch\n"
+        "print(torch.get_num_threads())\n"
+        "from fermibose.sweep import Job, Store, run\n"
+        "job = Job(measures.gemm, {'size': 300}, seed=0)\n"
+        f"run([job], Store({str(tmp_path / 'in-process.db')!r}))\n"
+        "print(torch.get_num_threads())"
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n2\n"  # before, and restored
+    (here,) = Store(tmp_path / "in-process.db").rows()
+    (there,) = run([job], Store(tmp_path / "local.db"), engine=engine_named("local:1")).rows
+    assert here.result["threads"] == there.result["threads"] == 1
+    assert bits(here.result) == bits(there.result)
+
+
+def test_a_failing_job_is_stored_with_its_traceback_and_the_others_finish(reference):
+    outcome = run(jobs_of_all_kinds(), reference)
+    (failure,) = outcome.failures
+    assert (failure.params, failure.seed, failure.result) == ({"bad": 1}, 1, None)
+    assert failure.error.startswith("Traceback")
+    assert "RuntimeError: seed 1 is bad" in failure.error
+    assert "perform" not in failure.error  # the traceback begins in the function
+    assert sum(row.result is not None for row in outcome.rows) == 10
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("exit", "SystemExit: leaving"), ("array", "numpy.ndarray"), ("list", "not a dict")],
+)
+@pytest.mark.parametrize("engine", ["in-process", "local:1"])
+def test_a_misbehaving_function_is_a_failed_job(how, message, engine, tmp_path):
+    job = Job(measures.misbehaves, {"how": how})
+    (row,) = run([job], Store(tmp_path / "s"), engine=engine_named(engine)).failures
+    assert message in row.error
+
+
+def test_a_job_that_prints_and_reads_does_not_disturb_its_worker(tmp_path, capfd):
+    job = Job(measures.misbehaves, {"how": "print"})
+    (row,) = run([job], Store(tmp_path / "s"), engine=engine_named("local:1")).rows
+    assert row.result == {"input": "", "path": "1"}
+    assert "noise" in capfd.readouterr().err
+
+
+def test_a_job_whose_worker_is_killed_is_tried_once_more(tmp_path):
+    context = {"folder": str(tmp_path)}
+    jobs = [Job(measures.dies, {"times": 1}, seed=seed, context=context) for seed in range(3)]
+    outcome = run(jobs, Store(tmp_path / "s"), engine=engine_named("local:2"))
+    assert [row.result for row in outcome.rows] == [{"seed": seed} for seed in range(3)]
+
+
+def test_a_job_that_kills_every_worker_fails_and_the_others_finish(tmp_path):
+    context = {"folder": str(tmp_path)}
+    jobs = [Job(measures.dies, {"times": 9}, seed=7, context=context)]
+    jobs += [Job(measures.dies, {"times": 0}, seed=seed, context=context) for seed in range(3)]
+    outcome = run(jobs, Store(tmp_path / "s"), engine=engine_named("local:2"))
+    (failure,) = outcome.failures
+    assert failure.seed == 7
+    assert "-9" in failure.error
+    assert len(list(tmp_path.glob("7-*"))) == 2
+    assert [row.result for row in outcome.rows[1:]] == [{"seed": seed} for seed in range(3)]
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import measures\n"
+        "from fermibose.sweep import Job, Store, engine_named, run\n"
+        f"jobs = [Job(measures.counts, {{'pause': 60.0}}, seed=s, context={{'folder': "
+        f"{str(tmp_path)!r}}}) for s in range(2)]\n"
+        f"run(jobs, Store({str(tmp_path / 's.db')!r}), engine=engine_named('local:2'))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script])
+    wait_for(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists())
+    workers = children(parent.pid)
+    assert len(workers) == 2
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+
+
+def wait_for(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def children(pid):
+    found = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(pid)], text=True)
+    return [int(line) for line in found.split()]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "loca", "local:", "local:0", "local:-1", "local:two", "host:8"]
+)
+def test_an_unknown_engine_is_refused_with_the_names_there_are(name):
+    with pytest.raises(InputError, match="in-process"):
+        engine_named(name)
+
+
+def test_local_uses_every_core():
+    assert engine_named("local").workers == len(os.sched_getaffinity(0))
+
+
+def test_rows_carry_what_computed_them(reference):
+    import numpy as np
+
+    versions = reference.rows()[0].versions
+    assert set(versions) == {"fermibose", "numpy", "torch", "python", "platform"}
+    assert versions["numpy"] == np.__version__
+    assert json.dumps(versions)

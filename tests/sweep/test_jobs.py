@@ -1,0 +1,160 @@
+"""Identity of jobs and exactness of values. Oracles: the bits themselves, and what must differ."""
+
+import math
+import struct
+from importlib import reload
+
+import measures
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fermibose.errors import InputError
+from fermibose.sweep import Job, measurement
+from fermibose.sweep.values import decode, encode
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+def typed(value):
+    """A value with types and bits made visible to ==."""
+    if isinstance(value, float):
+        return struct.pack("d", value)
+    if isinstance(value, list):
+        return [typed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: typed(item) for key, item in value.items()}
+    return (type(value), value)
+
+
+@settings(max_examples=50)
+@given(plain)
+def test_every_value_comes_back_with_its_type_and_bits(value):
+    assert typed(decode(encode(value, "value"))) == typed(value)
+
+
+def test_nan_comes_back_and_the_text_is_standard_json():
+    text = encode({"x": [math.nan, -math.inf]}, "value")
+    assert text == '{"x":[{"$float":"nan"},{"$float":"-inf"}]}'
+    assert math.isnan(decode(text)["x"][0])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1, "a": (1.0, 2)}, '{"a":[1.0,2],"b":1}'),
+        (np.float64(0.1), "0.1"),
+        (np.int32(3), "3"),
+        (np.bool_(True), "true"),
+    ],
+)
+def test_canonical_text(value, text):
+    assert encode(value, "value") == text
+
+
+@pytest.mark.parametrize(
+    "value", [np.float32(0.4), np.zeros(2), {1: 2}, {"$float": 1}, {3}, b"x", 1j, object()]
+)
+def test_values_without_an_exact_text_are_refused_by_name(value):
+    with pytest.raises(InputError, match=r"params\['x'\]"):
+        Job(measures.tally, {"scale": 1.0, "x": value})
+
+
+def key(**changes):
+    job = {"params": {"scale": 1.0, "kind": "a"}, "seed": 0, "data": "d", "context": {}} | changes
+    return Job(measures.tally, **job).key
+
+
+def test_the_key_is_of_what_is_computed_and_nothing_else():
+    assert key() == key(params={"kind": "a", "scale": 1.0})
+    assert key() == key(params={"kind": "a", "scale": np.float64(1.0)})
+    assert key() == key(context={"pause": 0.1})
+    others = [
+        key(params={"kind": "a", "scale": 1}),
+        key(params={"kind": "a", "scale": True}),
+        key(params={"scale": 1.0}),
+        key(seed=1),
+        key(data="e"),
+    ]
+    assert len({key(), *others}) == 6
+
+
+def test_the_key_follows_version_and_text_of_the_function(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    text = (
+        "from fermibose.sweep import measurement\n\n@measurement(version=1)\n"
+        "def measure(*, seed):\n    return {'x': 1}\n"
+    )
+    (tmp_path / "edited.py").write_text(text)
+    import edited
+
+    def key_of(text):
+        (tmp_path / "edited.py").write_text(text)
+        return Job(reload(edited).measure).key
+
+    same = key_of("\n\n" + text + "\nother = 1\n")
+    keys = [same, key_of(text.replace("'x': 1", "'x': 2")), key_of(text.replace("=1)", "=2)"))]
+    assert key_of(text) == same
+    assert len(set(keys)) == 3
+
+
+def test_a_job_does_not_follow_later_changes_of_its_parameters():
+    params = {"scale": 1.0}
+    job = Job(measures.tally, params)
+    params["scale"] = 2.0
+    assert job.params == {"scale": 1.0}
+
+
+@measurement(version=1)
+def twice(*, seed):
+    return {"seed": seed}
+
+
+shadowed = twice
+
+
+@measurement(version=1)
+def twice(*, seed):
+    return {"seed": 2 * seed}
+
+
+def test_functions_that_workers_cannot_import_are_refused():
+    @measurement(version=1)
+    def inner(*, seed):
+        return {}
+
+    main = measurement(version=1)(lambda *, seed: {})
+    main.__module__ = "__main__"
+    for function in (inner, main, lambda *, seed: {}, shadowed, max, measures):
+        with pytest.raises(InputError, match="cannot import"):
+            Job(function)
+
+
+def test_a_function_without_version_is_refused():
+    with pytest.raises(InputError, match=r"@measurement\(version=1\)"):
+        Job(typed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"params": {}}, "scale"),
+        ({"params": {"scale": 1.0, "scales": 2}}, "scales"),
+        ({"params": {"scale": 1.0, "seed": 2}}, "seed"),
+        ({"context": {"scale": 2.0}}, "scale"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1.0}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"data": None}, "data"),
+    ],
+)
+def test_impossible_jobs_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        key(**changes)

@@ -1,0 +1,133 @@
+"""The store. Oracles: what a second reader finds, and damage done on purpose."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+import measures
+import pytest
+
+from fermibose.errors import FileFormatError, InputError
+from fermibose.sweep import Job, Store, StoreError, run
+
+
+def tallies(number=5):
+    return [Job(measures.tally, {"scale": 0.5}, seed=seed) for seed in range(number)]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    path = tmp_path_factory.mktemp("filled") / "new folder" / "store.db"
+    run(tallies(), Store(path))
+    assert path.stat().st_size > 10000
+    return path
+
+
+@pytest.fixture
+def copy(filled, tmp_path):
+    return shutil.copy(filled, tmp_path / "copy.db")
+
+
+def test_a_finished_store_is_one_file(filled):
+    assert [path.name for path in filled.parent.iterdir()] == ["store.db"]
+
+
+def test_rows_can_be_read_again_by_function(copy):
+    store = Store(copy)
+    run([Job(measures.fails_on, {"bad": 0}, seed=0)], store)
+    assert len(store.rows()) == 6
+    found = store.rows(measures.tally)
+    assert [row.seed for row in found] == [0, 1, 2, 3, 4]
+    assert store.rows("measures:tally")[0].key == found[0].key == tallies()[0].key
+    assert store.rows("measures:tall") == []
+
+
+def test_the_digest_is_of_results_and_not_of_times(filled, copy):
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE results SET seconds = 9, finished = 'never', versions = '{}'")
+    assert Store(copy).digest() == Store(filled).digest()
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE results SET result = '{}' WHERE seed = 3")
+    assert Store(copy).digest() != Store(filled).digest()
+
+
+def test_a_failure_gives_way_to_a_result_and_a_result_to_nothing(tmp_path):
+    store, (job,) = Store(tmp_path / "s"), tallies(1)
+    answer = {"result": None, "error": "first", "seconds": 1.0, "versions": {}}
+    store.record(job, answer)
+    store.record(job, answer | {"error": "second"})
+    assert [(row.error, row.result) for row in store.rows()] == [("second", None)]
+    store.record(job, answer | {"error": None, "result": '{"x":1}'})
+    store.record(job, answer | {"error": None, "result": '{"x":2}'})
+    store.record(job, answer | {"error": "third"})
+    assert [(row.error, row.result) for row in store.rows()] == [(None, {"x": 1})]
+
+
+@pytest.mark.parametrize("size", [1, 50, 4096, 8192, 10000])
+def test_a_truncated_store_is_refused(copy, size):
+    with open(copy, "r+b") as file:
+        file.truncate(size)
+    with pytest.raises(FileFormatError, match="damaged"):
+        Store(copy)
+
+
+def test_other_files_are_refused_and_left_alone(tmp_path):
+    other = tmp_path / "results.csv"
+    other.write_text("seed,accuracy\n" * 100)
+    with pytest.raises(FileFormatError, match="not a store"):
+        Store(other)
+    assert other.read_text() == "seed,accuracy\n" * 100
+    foreign = tmp_path / "foreign.db"
+    with closing(sqlite3.connect(foreign)) as connection, connection:
+        connection.execute("CREATE TABLE results (key)")
+    before = foreign.read_bytes()
+    with pytest.raises(FileFormatError, match="another program"):
+        Store(foreign)
+    assert foreign.read_bytes() == before
+
+
+def test_a_store_of_a_later_version_is_refused(copy):
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("PRAGMA user_version = 2")
+    with pytest.raises(FileFormatError, match="format 2, this version reads 1"):
+        Store(copy)
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match="folder"):
+        Store(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file"):
+        Store(tmp_path / "file" / "store.db")
+
+
+def test_on_a_full_disk_finished_rows_are_kept_and_the_rest_is_computed_later(
+    tmp_path, monkeypatch
+):
+    jobs, store = tallies(30), Store(tmp_path / "s.db")
+    real = sqlite3.connect
+
+    def connect_to_small_disk(*args, **options):
+        connection = real(*args, **options)
+        connection.execute("PRAGMA max_page_count = 6")
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", connect_to_small_disk)
+        with pytest.raises(StoreError, match="make room on the disk"):
+            run(jobs, store)
+    kept = len(store.rows())
+    assert 5 < kept < 30
+    assert run(jobs, store).computed == 30 - kept
+    run(jobs, whole := Store(tmp_path / "whole.db"))
+    assert store.digest() == whole.digest()
+
+
+def test_a_locked_store_is_an_error_that_says_so(copy, monkeypatch):
+    monkeypatch.setattr("fermibose.sweep.store._WAIT", 0.1)
+    store = Store(copy)
+    with closing(sqlite3.connect(copy)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="locked"):
+            run(tallies(6), store)
+    assert run(tallies(6), store).computed == 1
