@@ -42,9 +42,9 @@ from fermibose.machine.compute import compute_settings
 from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import train
+from fermibose.report.robustness import HEAD, SEEDS, audits, collect, mean_error, table
 
-RESULTS = Path(__file__).parent.parent / "docs" / "robustness.json"
-SEEDS = range(5)
+RESULTS = Path(__file__).parent.parent / "src/fermibose/report/measured/robustness.json"
 PER_CLASS = 100
 # d_F marked in the paper's figures, where areas are published.
 MARKED = (0.09, 0.2, 0.375, 0.465, 0.8, 0.9, 1.0, 1.1, 1.2)
@@ -226,53 +226,12 @@ def measure(mnist: Path, results: Path, nets: Path | None, blocks: int) -> None:
         print(f"interrupted; {results} keeps what is finished, the same command goes on")
 
 
-def mean_error(values: list[float]) -> str:
-    values = [100 * value for value in values]
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
-    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.1f}"
-
-
-def collect(
-    results: dict[str, Any], *parts: str, seeds: set[str] | None = None
-) -> list[dict[str, Any]]:
-    """Results whose key starts with the parts, of the given seeds only."""
-    return [
-        value
-        for key, value in results.items()
-        if key.split(" | ")[: len(parts)] == [*parts]
-        and (seeds is None or key.split(" | ")[len(parts)] in seeds)
-    ]
-
-
-def complete(results: dict[str, Any], stage: str) -> set[str]:
-    """The seeds for which every method met every threat; an unfinished seed is not reported."""
-    return {
-        f"seed {seed}"
-        for seed in SEEDS
-        if all(
-            any(key.startswith(f"{stage} | {method} | {threat} | seed {seed}") for key in results)
-            for method in METHODS
-            for threat in THREATS
-            if stage == "table" or seed == 0 or method not in DETERMINISTIC
-        )
-    }
-
-
 def report(results: dict[str, Any]) -> None:
     """The tables, in Markdown; mean ± standard error over seeds."""
-    strengths = ("ℓ∞ 0.05", "ℓ∞ 0.1", "ℓ∞ 0.2", "ℓ2 1.0")
     for stage, title in (("pgd", "PGD, 1000 images"), ("table", "AutoAttack, 100 images a seed")):
-        print(f"\n{title}\n\n| method | clean | {' | '.join(strengths)} | noise area | seeds |")
-        print("|---|---|---|---|---|---|---|---|")
-        for method in METHODS:
-            found = collect(results, "areas", method)
-            cells = [mean_error([row["clean_4000"] for row in found])]
-            for threat in THREATS:
-                rows = collect(results, stage, method, threat, seeds=complete(results, stage))
-                cells.append(mean_error([row["robust"] for row in rows]) if rows else "—")
-            cells.append(mean_error([row["noise_area"] / 100 for row in found]))
-            print(f"| {method} | {' | '.join(cells)} | {len(rows)} |")
+        print(f"\n{title}\n\n| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|")
+        for row in table(results, stage):
+            print(f"| {' | '.join(row)} |")
     paired = [row for row in collect(results, "table") if "pgd" in row]
     gaps = [100 * (row["pgd"] - row["robust"]) for row in paired]
     if gaps:
@@ -296,9 +255,8 @@ def report(results: dict[str, Any]) -> None:
 def report_proofs(results: dict[str, Any]) -> None:
     """Verdicts of the audit, and what is certified (certified / PGD)."""
     print()
-    for method in COMPARED:
-        for row in collect(results, "audit", method):
-            print(f"{method}: {row['verdict']}")
+    for method, seed, verdict in audits(results):
+        print(f"{method}, seed {seed}: {verdict}")
     for norm, strengths in CERTIFIED.items():
         print(f"\n| net | {' | '.join(f'{norm} {e:g}' for e in strengths)} |\n|---|---|---|---|")
         for method in (*COMPARED, "machine, averaged, d_F 0.465"):

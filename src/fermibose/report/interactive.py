@@ -3,17 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fermibose.plotting import COLOURS
 from fermibose.report.page import Interactive
 
 
 class Line(NamedTuple):
-    """One curve: its points with error bars, and the colour by what it stands for."""
+    """One curve: its points with error bars (if any), and its colour."""
 
     x: Sequence[float]
     y: Sequence[float]
     error: Sequence[float]
-    colour: str  # a name in plotting.COLOURS
+    colour: str
 
 
 def available() -> bool:
@@ -33,7 +32,13 @@ def script() -> str:
 
 
 def chart(
-    name: str, lines: Mapping[str, Line], *, x_label: str, y_label: str, alt: str
+    name: str,
+    lines: Mapping[str, Line],
+    *,
+    x_label: str,
+    y_label: str,
+    y_range: tuple[float, float],
+    alt: str,
 ) -> Interactive:
     """Curves whose values can be read off under the pointer; a click in the legend hides one.
 
@@ -50,7 +55,7 @@ def chart(
             name=label,
             mode="lines+markers",
             marker={"size": 4},
-            line={"color": COLOURS[line.colour], "width": 1.8},
+            line={"color": line.colour, "width": 1.8},
             hovertemplate="%{y:.2f}",
         )
     figure.update_layout(
@@ -59,7 +64,7 @@ def chart(
         margin={"l": 55, "r": 10, "t": 10, "b": 50},
         legend={"orientation": "h", "y": 1.12},
         xaxis_title=x_label,
-        yaxis_title=y_label,
+        yaxis={"title": y_label, "range": y_range},
         height=420,
     )
     html = figure.to_html(
