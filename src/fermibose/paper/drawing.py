@@ -53,6 +53,9 @@ def inset_image(
     small.set_title(title, fontsize=7, pad=2)
 
 
-def nothing_yet(ax: Any) -> None:
-    """Say in a panel that its runs are missing, instead of leaving it empty without a word."""
-    ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)
+def legend(ax: Any, **look: Any) -> None:
+    """The legend; a panel whose runs are all missing says so instead."""
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(**look)
+    else:
+        ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, LABEL, draw_band, nothing_yet
+from fermibose.paper.drawing import COLOUR, LABEL, draw_band, legend
 from fermibose.paper.runs import measure_representation, measure_training
 from fermibose.paper.scale import COUPLINGS, Scale
 from fermibose.paper.series import finished, over_seeds
@@ -116,7 +116,7 @@ def _draw_accuracies(ax: Any, rows: Sequence[Row]) -> None:
                 label=f"published, {which}")  # fmt: skip
     ax.set(xlabel="epoch", ylabel="accuracy (%)", ylim=(50, 101), xscale="log")
     ax.set_title(f"(a) $d_F$ = {published.TRAJECTORY_D_F:g}; band: spread of runs")
-    ax.legend(fontsize=8, ncols=2, loc="lower right")
+    legend(ax, fontsize=8, ncols=2, loc="lower right")
 
 
 def _draw_distances(ax: Any, rows: Sequence[Row], coupling: str) -> None:
@@ -135,16 +135,15 @@ def _draw_distances(ax: Any, rows: Sequence[Row], coupling: str) -> None:
     ax.axhline(published.TRAJECTORY_D_F, color="0.6", linewidth=0.8, linestyle=":")
     ax.set(xlabel="epoch", ylabel="mean squared distance $D^2$", ylim=(0, 0.75))
     ax.set_title(f"(b) {coupling}")
-    ax.legend(fontsize=8, ncols=2, loc="upper right")
+    legend(ax, fontsize=8, ncols=2, loc="upper right")
 
 
 def _draw_components(ax: Any, rows: Sequence[Row], coupling: str, letter: str) -> None:
     runs = finished(rows, "train_coordinates", coupling=coupling)
     title = f"({letter}) {LABEL[coupling]}"
     if not runs:
-        nothing_yet(ax)
         ax.set_title(title)
-        return
+        return legend(ax)
     result = runs[0].result
     points, labels = np.array(result["train_coordinates"]), np.array(result["train_labels"])
     section = np.abs(points[:, 2]) < points[:, 2].std() / 2

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, draw_series
+from fermibose.paper.drawing import COLOUR, draw_series, legend
 from fermibose.paper.marks import Marks, marked_points
 from fermibose.paper.runs import measure_robustness, measure_training
 from fermibose.paper.scale import Scale
@@ -51,7 +51,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
             if len(accuracy["averaged"]) > 5:
                 _draw_marks(top, accuracy["averaged"], _marks(accuracy["averaged"], mlp))
         top.set(ylabel="test accuracy (%)", ylim=(76.5, 87.2), title="(a)")
-        top.legend(loc="lower center", ncols=2)
+        legend(top, loc="lower center", ncols=2)
         _draw_distances(bottom, rows, table)
     return fig
 
@@ -176,4 +176,4 @@ def _draw_distances(ax: Any, rows: Sequence[Row], table: published.Table) -> Non
             ax.plot(found.x, found.mean, style, color=COLOUR[coupling], label=label, linewidth=1.3)
     ax.plot([0, 0.65], [0, 0.65], "--", color="0.6", linewidth=0.8)
     ax.set(xlabel="$d_F$", ylabel="mean squared distance $D^2$", ylim=(0, 0.62), title="(b)")
-    ax.legend(loc="lower right", ncols=2)
+    legend(ax, loc="lower right", ncols=2)
