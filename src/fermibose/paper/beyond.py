@@ -58,6 +58,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
             for ax, coupling in zip(panels, COUPLINGS, strict=True):
                 _draw_setting(ax, rows, scale, coupling, name, [_usual(scale)[name], *values])
                 ax.set_title(f"{NAMES[name]}, {coupling}")
+            panels[1].sharey(panels[0])
     return fig
 
 

@@ -17,14 +17,14 @@ COLOUR = {
 LABEL = {"averaged": "averaged", "labelled": "labelled", "mlp": "MLP"}
 
 
-def draw_series(ax: Any, found: Series, kind: str, label: str, **look: Any) -> None:
+def draw_series(ax: Any, found: Series, coupling: str) -> None:
     """Means against d_F with standard errors as bars (none where there is a single seed)."""
     if not len(found):
         return
     runs = f" ({found.seeds} seed{'s' if found.seeds > 1 else ''})"
-    look = {"color": COLOUR[kind], "fmt": "-", "linewidth": 1.3, "elinewidth": 0.8} | look
     bars = np.nan_to_num(found.error)
-    ax.errorbar(found.x, found.mean, bars, label=f"{label}{runs}", **look)
+    look = {"color": COLOUR[coupling], "fmt": "-", "linewidth": 1.3, "elinewidth": 0.8}
+    ax.errorbar(found.x, found.mean, bars, label=f"{coupling}{runs}", **look)
 
 
 def draw_band(

@@ -157,7 +157,7 @@ def _draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
     ax.plot(table["d_F"], table[f"{attack}_area"], ".", color=COLOUR["published"], markersize=4,
             label="published (5 runs)")  # fmt: skip
     for coupling in COUPLINGS:
-        draw_series(ax, _areas(rows, attack, coupling), coupling, coupling)
+        draw_series(ax, _areas(rows, attack, coupling), coupling)
     mean, error, _ = over_seeds(rows, f"{attack}_area", coupling="mlp")
     if np.isfinite(mean):
         ax.axhline(mean, color=COLOUR["mlp"], linestyle="--", label=f"MLP, {mean:.2f}")
@@ -165,7 +165,7 @@ def _draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
             ax.axhspan(mean - error, mean + error, color=COLOUR["mlp"], alpha=0.15, linewidth=0)
     ax.axhline(MLP_AREA[attack], color=COLOUR["published"], linestyle=":", label="MLP, published")
     ax.set(xlabel="$d_F$", ylabel="area (% · ε)")
-    ax.set_ylim(0, ax.get_ylim()[1] * (1.5 if attack == "fgsm" else 1.1))
+    ax.set_ylim(0, ax.get_ylim()[1] * (1.75 if attack == "fgsm" else 1.1))
     legend(ax, loc="upper left" if attack == "fgsm" else "lower right", fontsize=8)
 
 
@@ -173,7 +173,7 @@ def _draw_theory(ax: Any, rows: Sequence[Row]) -> None:
     runs = finished(rows, "theory_area")
     if not runs:
         return
-    small = ax.inset_axes([0.64, 0.66, 0.34, 0.32])
+    small = ax.inset_axes([0.63, 0.7, 0.36, 0.26])
     small.plot(runs[-1].result["theory_d_f"], runs[-1].result["theory_area"],
                color=COLOURS["theory"], linewidth=1)  # fmt: skip
     small.set_xlabel("$d_F$", fontsize=7, labelpad=1)
