@@ -28,7 +28,9 @@ from fermibose.attacks import (
     Adversary,
     ThreatModel,
     accuracy_curve,
+    audit,
     auto_attack,
+    certified_radius,
     pgd,
     robustness_area,
 )
@@ -40,12 +42,14 @@ from fermibose.machine.compute import compute_settings
 from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import train
+from fermibose.report.robustness import HEAD, SEEDS, audits, collect, mean_error, table
 
-RESULTS = Path(__file__).parent.parent / "docs" / "robustness.json"
-SEEDS = range(5)
+RESULTS = Path(__file__).parent.parent / "src/fermibose/report/measured/robustness.json"
 PER_CLASS = 100
 # d_F marked in the paper's figures, where areas are published.
 MARKED = (0.09, 0.2, 0.375, 0.465, 0.8, 0.9, 1.0, 1.1, 1.2)
+CERTIFIED = {"linf": (0.01, 0.02, 0.03), "l2": (0.2, 0.3, 0.5)}
+COMPARED = ("machine, labelled, d_F 0.4", "MLP")  # the two nets of the paper's comparison
 THREATS = {
     "linf 0.05": ThreatModel("linf", 0.05),
     "linf 0.1": ThreatModel("linf", 0.1),
@@ -63,8 +67,7 @@ def mlp(**options: Any) -> Callable[..., Any]:
     return lambda x, y, seed: train_mlp(x, y, Recipe(seed=seed), show=False, **options).net
 
 
-# Hyperparameters of the baselines: the best sum of clean accuracy and accuracy under PGD (ℓ∞ 0.1)
-# on the next 100 training images of each class, over the grids in docs/robustness.md.
+# Hyperparameters of the baselines: found by benchmarks/tuning.py.
 METHODS: dict[str, Callable[..., Any]] = {
     "machine, labelled, d_F 0.4": machine(0.4, "labelled"),
     "machine, averaged, d_F 0.465": machine(0.465, "averaged"),
@@ -151,9 +154,30 @@ def attack_by_pgd(bench: Bench, method: str, seed: int, threat: ThreatModel) -> 
     return {"robust": found.robust_accuracy, "images": len(found.robust)}
 
 
+def judge(bench: Bench, method: str, seed: int) -> Any:
+    found = audit(bench.net(method, seed), *bench.test, THREATS["linf 0.1"], seed=seed, show=False)
+    return {
+        "established": found.established,
+        "verdict": found.verdict,
+        "robust": found.robust_accuracy,
+        "images": found.images,
+    }
+
+
+def certify(bench: Bench, method: str, seed: int, norm: str) -> Any:
+    """Certified accuracy, and accuracy under PGD, where there is something to prove."""
+    net, strengths = bench.net(method, seed), CERTIFIED[norm]
+    proved = certified_radius(net, *bench.test, norm=norm).accuracy(strengths)
+    attacked = [
+        pgd(net, *bench.test, ThreatModel(norm, e), seed=seed, show=False).robust_accuracy
+        for e in strengths
+    ]
+    return {"epsilons": strengths, "certified": proved.tolist(), "pgd": attacked}
+
+
 def jobs(bench: Bench, blocks: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     for seed in SEEDS:
-        for method in ("machine, labelled, d_F 0.4", "MLP"):
+        for method in COMPARED:
             yield (
                 f"published | {method} | linf 0.1 | seed {seed}",
                 lambda m=method, s=seed: attack(bench, m, s, THREATS["linf 0.1"], bench.test),
@@ -170,6 +194,12 @@ def jobs(bench: Bench, blocks: int) -> Iterator[tuple[str, Callable[[], Any]]]:
                         f"pgd | {method} | {name} | seed {seed}",
                         lambda m=method, s=seed, t=threat: attack_by_pgd(bench, m, s, t),
                     )
+    for method in (*COMPARED, "machine, averaged, d_F 0.465"):
+        for norm in CERTIFIED:
+            yield (
+                f"certificate | {method} | {norm} | seed 0",
+                lambda m=method, n=norm: certify(bench, m, 0, n),
+            )
     for turn in range(blocks):
         for seed in SEEDS:
             for method in METHODS:
@@ -181,6 +211,9 @@ def jobs(bench: Bench, blocks: int) -> Iterator[tuple[str, Callable[[], Any]]]:
                             bench, m, s, t, bench.block(b)
                         ),
                     )
+    for seed in SEEDS:
+        for method in COMPARED:
+            yield f"audit | {method} | seed {seed}", lambda m=method, s=seed: judge(bench, m, s)
 
 
 def measure(mnist: Path, results: Path, nets: Path | None, blocks: int) -> None:
@@ -193,53 +226,12 @@ def measure(mnist: Path, results: Path, nets: Path | None, blocks: int) -> None:
         print(f"interrupted; {results} keeps what is finished, the same command goes on")
 
 
-def mean_error(values: list[float]) -> str:
-    values = [100 * value for value in values]
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
-    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.1f}"
-
-
-def collect(
-    results: dict[str, Any], *parts: str, seeds: set[str] | None = None
-) -> list[dict[str, Any]]:
-    """Results whose key starts with the parts, of the given seeds only."""
-    return [
-        value
-        for key, value in results.items()
-        if key.split(" | ")[: len(parts)] == [*parts]
-        and (seeds is None or key.split(" | ")[len(parts)] in seeds)
-    ]
-
-
-def complete(results: dict[str, Any], stage: str) -> set[str]:
-    """The seeds for which every method met every threat; an unfinished seed is not reported."""
-    return {
-        f"seed {seed}"
-        for seed in SEEDS
-        if all(
-            any(key.startswith(f"{stage} | {method} | {threat} | seed {seed}") for key in results)
-            for method in METHODS
-            for threat in THREATS
-            if stage == "table" or seed == 0 or method not in DETERMINISTIC
-        )
-    }
-
-
 def report(results: dict[str, Any]) -> None:
     """The tables, in Markdown; mean ± standard error over seeds."""
-    strengths = ("ℓ∞ 0.05", "ℓ∞ 0.1", "ℓ∞ 0.2", "ℓ2 1.0")
     for stage, title in (("pgd", "PGD, 1000 images"), ("table", "AutoAttack, 100 images a seed")):
-        print(f"\n{title}\n\n| method | clean | {' | '.join(strengths)} | noise area | seeds |")
-        print("|---|---|---|---|---|---|---|---|")
-        for method in METHODS:
-            found = collect(results, "areas", method)
-            cells = [mean_error([row["clean_4000"] for row in found])]
-            for threat in THREATS:
-                rows = collect(results, stage, method, threat, seeds=complete(results, stage))
-                cells.append(mean_error([row["robust"] for row in rows]) if rows else "—")
-            cells.append(mean_error([row["noise_area"] / 100 for row in found]))
-            print(f"| {method} | {' | '.join(cells)} | {len(rows)} |")
+        print(f"\n{title}\n\n| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|")
+        for row in table(results, stage):
+            print(f"| {' | '.join(row)} |")
     paired = [row for row in collect(results, "table") if "pgd" in row]
     gaps = [100 * (row["pgd"] - row["robust"]) for row in paired]
     if gaps:
@@ -253,10 +245,25 @@ def report(results: dict[str, Any]) -> None:
         cells += [mean_error([row[k] / 100 for row in rows]) for k in ("fgsm_area", "noise_area")]
         print(f"| {method} | {' | '.join(cells)} |")
     print("\n| net | clean (1000) | AutoAttack ℓ∞ 0.1 |\n|---|---|---|")
-    for method in ("machine, labelled, d_F 0.4", "MLP"):
+    for method in COMPARED:
         rows = collect(results, "published", method)
         cells = [mean_error([row[k] for row in rows]) for k in ("clean", "robust")]
         print(f"| {method} | {' | '.join(cells)} |")
+    report_proofs(results)
+
+
+def report_proofs(results: dict[str, Any]) -> None:
+    """Verdicts of the audit, and what is certified (certified / PGD)."""
+    print()
+    for method, seed, verdict in audits(results):
+        print(f"{method}, seed {seed}: {verdict}")
+    for norm, strengths in CERTIFIED.items():
+        print(f"\n| net | {' | '.join(f'{norm} {e:g}' for e in strengths)} |\n|---|---|---|---|")
+        for method in (*COMPARED, "machine, averaged, d_F 0.465"):
+            for row in collect(results, "certificate", method, norm):
+                pairs = zip(row["certified"], row["pgd"], strict=True)
+                cells = [f"{100 * proved:.1f} / {100 * found:.1f}" for proved, found in pairs]
+                print(f"| {method} | {' | '.join(cells)} |")
 
 
 def main() -> None:

@@ -57,6 +57,8 @@ MUTANTS = [
     Mutant("checkpoint forgets the moments", "machine/checkpoint.py", "optimiser.restore(self._moments)", "pass", TRAINING),
     Mutant("checkpoint forgets the generator", "machine/checkpoint.py", 'generator.set_state(tensors["generator"])', "pass", TRAINING),
     Mutant("checkpoint of another training", "machine/checkpoint.py", '!= self.fingerprint', '== ""', TRAINING),
+    Mutant("dead inputs do not decay", "machine/dead_inputs.py", "yield self.resting", "yield from ()", TRAINING),
+    Mutant("live weights are not joined", "machine/dead_inputs.py", "layer.weight.index_copy_(0, self.live, self.learner.weight)", "pass", TRAINING),
     Mutant("a layer trains the one below", "machine/training.py", "self.layer = net.local_layers[number]", "self.layer = net.local_layers[max(number - 1, 0)]", TRAINING),
     Mutant("denormals stay flushed", "machine/compute.py", "torch.set_flush_denormal(flushed_before)", "pass", TRAINING),
     Mutant("Adam without weight decay", "machine/adam.py", "weight_decay=self.weight_decay", "weight_decay=0.0", "tests/machine/test_adam.py"),

@@ -43,8 +43,18 @@ def same_bits(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.values(), other.values(), strict=True))
 
 
-def test_training_a_layer_is_adam_on_the_printed_loss(data):
+@pytest.fixture(scope="module")
+def dark_data(data):
+    """Six of the inputs are 0 in every sample."""
+    x = data[0].copy()
+    x[:, [0, 3, 4, 9, 10, 19]] = 0
+    return x, data[1]
+
+
+@pytest.mark.parametrize("which", ["data", "dark_data"])
+def test_training_a_layer_is_adam_on_the_printed_loss(which, request):
     """Autograd over all pairs of each batch, torch's plain Adam, the same shuffles."""
+    data = request.getfixturevalue(which)
     x, y = torch.from_numpy(data[0]), torch.from_numpy(data[1])
     recipe = with_(SMALL, hidden=(12,), weight_decay=3.0, readout_epochs=0)
     training = train(*data, recipe)
@@ -113,9 +123,11 @@ def test_global_state_is_left_alone(data):
 
 @pytest.mark.parametrize("changes", [{}, {"pairing": SELF}, {"bias": True, "hidden": (15, 14, 13)}])
 @pytest.mark.parametrize("at_step", [1, 7, 30, 47])
+@pytest.mark.parametrize("which", ["data", "dark_data"])
 def test_interrupted_and_resumed_training_gives_the_same_bits(
-    data, changes, at_step, tmp_path, monkeypatch, capfd
+    which, changes, at_step, tmp_path, monkeypatch, capfd, request
 ):
+    data = request.getfixturevalue(which)
     recipe = with_(SMALL, **changes)
     whole = train(*data, recipe, test=data)
 

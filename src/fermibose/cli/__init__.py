@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from fermibose.cli.attack import attack, audit
 from fermibose.cli.demo import demo
+from fermibose.cli.report import report
 from fermibose.cli.reproduce import reproduce
 from fermibose.cli.theory import theory
 from fermibose.cli.train import evaluate, train
@@ -28,6 +29,7 @@ app.command()(evaluate)
 app.command()(attack)
 app.command()(audit)
 app.command()(theory)
+app.command()(report)
 app.command()(reproduce)
 
 

@@ -17,6 +17,7 @@ from fermibose.errors import InputError
 from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Checkpoint
 from fermibose.machine.compute import compute_settings
+from fermibose.machine.dead_inputs import SplitInputs
 from fermibose.machine.loop import Records, Stage, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import CrossEntropyReadout, Examples, scores, solve_ridge
@@ -63,8 +64,13 @@ class LocalLayer:
             self.x = x if recipe.pairing.transforms_inputs else net.represent(x, number)
         if recipe.pairing.transforms_inputs and number > 0:
             self.below = partial(net.represent, depth=number)
+        self.split = None
+        if not recipe.pairing.transforms_inputs:
+            self.split = SplitInputs.of(self.layer, self.x)
+        if self.split is not None:
+            self.x = self.x[:, self.split.live].contiguous()
         self.optimiser = Adam(
-            self.layer.parameters(),
+            self.split.parameters() if self.split else self.layer.parameters(),
             learning_rate=recipe.learning_rate,
             weight_decay=recipe.weight_decay / recipe.hidden[number],
         )
@@ -76,7 +82,8 @@ class LocalLayer:
         )
         if self.below is not None:
             x = self.below(x)
-        report = self.layer.learn_from(x, labels, self.recipe.energy, activity=self.recipe.activity)
+        layer = self.split.learner if self.split else self.layer
+        report = layer.learn_from(x, labels, self.recipe.energy, activity=self.recipe.activity)
         self.optimiser.step()
         return {
             "boson_distance": report.boson_distance,
@@ -86,7 +93,9 @@ class LocalLayer:
         }
 
     def end_epoch(self) -> Mapping[str, float]:
-        """Nothing beyond the records of the mini-batches."""
+        """Nothing beyond the records of the mini-batches; the net's own weights are up to date."""
+        if self.split:
+            self.split.join(self.layer)
         return {}
 
 

@@ -1,0 +1,130 @@
+"""The page: sections made of paragraphs, pictures and tables, rendered to one HTML file.
+
+Everything is inside the file (style, pictures, scripts): it needs no network, now or later.
+"""
+
+import base64
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fermibose import __version__
+from fermibose.errors import InputError
+
+MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph. A plain string is escaped; ``Markup`` passes as it is."""
+
+    kind: ClassVar = "text"
+    text: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure from a PNG or SVG file, with what it shows in words (alt) and a caption."""
+
+    kind: ClassVar = "picture"
+    path: Path
+    alt: str
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        if self.path.suffix not in MEDIA:
+            raise InputError(f"{self.path}: a picture must be one of {sorted(MEDIA)}")
+        if not self.alt.strip():
+            raise InputError(f"{self.path}: a picture needs a text for those who cannot see it")
+
+    @property
+    def media(self) -> str:
+        """The media type of the file."""
+        return MEDIA[self.path.suffix]
+
+    @property
+    def data(self) -> str:
+        """The file, in base64."""
+        return base64.b64encode(self.path.read_bytes()).decode("ascii")
+
+
+@dataclass(frozen=True)
+class Interactive:
+    """A figure that answers to the pointer: ready HTML, and what it shows in words."""
+
+    kind: ClassVar = "interactive"
+    html: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A short verdict in a cell of a table."""
+
+    text: str
+    passed: bool | None  # None: not judged
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; columns whose every cell looks like a number are aligned as numbers."""
+
+    kind: ClassVar = "table"
+    head: Sequence[str]
+    rows: Sequence[Sequence[str | Badge]]
+    caption: str = ""
+
+    @property
+    def numeric(self) -> set[int]:
+        """The columns of numbers."""
+        number = re.compile(r"^[−+-]?\d[\d.,]*(\s*±\s*[\d.]+)?( %)?$|^—?$")
+        return {
+            k
+            for k in range(len(self.head))
+            if self.rows
+            and all(isinstance(row[k], str) and number.match(str(row[k])) for row in self.rows)
+        }
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the story."""
+
+    title: str
+    blocks: Sequence[Text | Picture | Interactive | Table]
+
+    @property
+    def anchor(self) -> str:
+        """The name by which the table of contents finds it."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def render(
+    title: str,
+    lead: str,
+    facts: str,
+    sections: Sequence[Section],
+    *,
+    closing: str = "",
+    script: str = "",
+) -> str:
+    """The whole page. script: JavaScript that interactive figures need."""
+    environment = Environment(
+        loader=PackageLoader("fermibose.report", "."), autoescape=True, undefined=StrictUndefined
+    )
+    environment.tests["badge"] = lambda cell: isinstance(cell, Badge)
+    content: dict[str, Any] = {
+        "version": __version__,
+        "title": title,
+        "lead": lead,
+        "facts": facts,
+        "closing": closing,
+        "script": Markup(script),
+        "sections": sections,
+    }
+    return environment.get_template("page.html.j2").render(content)

@@ -1,0 +1,165 @@
+"""The story: what the machine is, each figure with its verdict, errata, robustness, provenance."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from fermibose.paper.errata import ERRATA
+from fermibose.paper.figures import FIGURES
+from fermibose.paper.scale import Scale
+from fermibose.paper.verdict import Verdict
+from fermibose.plotting import save_figure
+from fermibose.report import interactive, robustness
+from fermibose.report.charts import charts_of
+from fermibose.report.page import Badge, Interactive, Picture, Section, Table, Text, render
+from fermibose.report.texts import ABOUT, ATTACKS, LEAD, MACHINE
+from fermibose.sweep import Row, Store
+
+
+class Chapter(NamedTuple):
+    """A figure with all that was measured for it."""
+
+    name: str
+    rows: list[Row]
+    missing: int  # runs that the plan asks for and the store does not have
+    verdicts: list[Verdict]
+
+
+def chapters(store: Store, scale: Scale) -> Iterator[Chapter]:
+    """The figures of which the store holds at least one run."""
+    for name, figure in FIGURES.items():
+        jobs = figure.plan(scale)
+        rows = [row for row in store.rows_of(jobs) if row.result is not None]
+        if rows:
+            yield Chapter(name, rows, len(jobs) - len(rows), figure.verdicts(rows, scale))
+
+
+def tell(found: Sequence[Chapter], scale: Scale, folder: Path) -> str:
+    """The page; pictures are drawn into ``folder`` on the way."""
+    living = interactive.available()
+    sections = [
+        Section("What the machine is", [Text(paragraph) for paragraph in MACHINE]),
+        Section("Verdicts at a glance", [_overview(found)]),
+        *(_figure_section(chapter, scale, folder, living=living) for chapter in found),
+        _robustness_section(),
+        _errata_section(),
+        _provenance_section(found, scale),
+    ]
+    runs = sum(len(chapter.rows) for chapter in found)
+    return render(
+        "The Fermi-Bose machine, measured again",
+        LEAD,
+        f"{scale.name} scale: {runs} runs, {scale.seeds} seed{'s' * (scale.seeds > 1)} a point, "
+        f"images of {scale.dataset}",
+        sections,
+        closing="Written by fermibose; every number above was computed from the runs it names.",
+        script=interactive.script() if living else "",
+    )
+
+
+def _overview(found: Sequence[Chapter]) -> Table:
+    rows = []
+    for chapter in found:
+        words = [verdict.reproduced for verdict in chapter.verdicts]
+        rows.append(
+            (
+                ABOUT[chapter.name].title,
+                str(words.count(True)),
+                str(words.count(False)),
+                str(words.count(None)),
+                str(chapter.missing),
+            )
+        )
+    head = ("", "claims that hold", "that do not", "not measured", "runs still missing")
+    return Table(head, rows)
+
+
+def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: bool) -> Section:
+    about = ABOUT[chapter.name]
+    path = folder / f"{chapter.name}.svg"
+    save_figure(FIGURES[chapter.name].draw(chapter.rows, scale), path)
+    blocks: list[Text | Picture | Interactive | Table] = [
+        *(Text(paragraph) for paragraph in about.paragraphs),
+        Picture(path, about.alt, about.caption),
+    ]
+    if living:
+        blocks += charts_of(chapter.name, chapter.rows)
+    return Section(about.title, [*blocks, verdict_table(chapter.verdicts)])
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> Table:
+    """Claim, measured, asked for, verdict, remark."""
+    words = {True: "reproduced", False: "not reproduced", None: "not measured"}
+    rows = []
+    for v in verdicts:
+        off = "" if v.reproduced is not False else f"off by {v.excess:.3g} more than allowed"
+        remark = "; ".join(filter(None, (off, v.note)))
+        badge = Badge(words[v.reproduced], v.reproduced)
+        rows.append((v.claim, v.measured_text(), v.expected_text(), badge, remark))
+    return Table(("claim", "measured ± s.e.", "asked for", "verdict", "remark"), rows)
+
+
+def _robustness_section() -> Section:
+    results = robustness.shipped()
+    blocks: list[Text | Table] = [Text(paragraph) for paragraph in ATTACKS]
+    for stage, caption in (
+        ("table", "AutoAttack (standard), accuracy in %, mean ± standard error over seeds"),
+        ("pgd", "PGD with 40 steps on the first 1000 test images, accuracy in %"),
+    ):
+        blocks.append(Table(robustness.HEAD, list(robustness.table(results, stage)), caption))
+    verdicts = [
+        (method, seed, Badge("established" if "not" not in text else "not established",
+                             "not established" not in text), text)
+        for method, seed, text in robustness.audits(results)
+    ]  # fmt: skip
+    if verdicts:
+        blocks.append(Table(("net", "seed", "verdict", "evidence"), verdicts, "The audit"))
+    return Section("Robustness of everything", blocks)
+
+
+def _errata_section() -> Section:
+    intro = Text(
+        "What is printed, what is right, and what shows it here. Everything in this report was "
+        "computed with the right-hand side."
+    )
+    head = ("where", "printed", "right", "what shows it")
+    return Section("Errata of the paper", [intro, Table(head, [tuple(e) for e in ERRATA])])
+
+
+def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
+    rows = [row for chapter in found for row in {row.key: row for row in chapter.rows}.values()]
+    versions = sorted({f"{k} {v}" for row in rows for k, v in row.versions.items()})
+    times = []
+    for chapter in found:
+        seconds = [row.seconds or 0.0 for row in chapter.rows]
+        times.append(
+            (
+                ABOUT[chapter.name].title,
+                str(len(seconds)),
+                f"{sum(seconds) / 60:.1f}",
+                f"{sum(seconds) / len(seconds):.1f}",
+            )
+        )
+    settings = {
+        "d_F of Fig. 4": f"{len(scale.sweep)} values, {min(scale.sweep):g} … {max(scale.sweep):g}",
+        "hidden units": str(scale.hidden),
+        "epochs of each stage": str(scale.epochs),
+        "seeds": f"0 … {scale.seeds - 1}",
+        "data": scale.dataset,
+    }
+    again = "fbm reproduce all " + ("--full --data FOLDER" if scale.name == "full" else "--quick")
+    return Section(
+        "Parameters, versions, times",
+        [
+            Table(("parameter", "value"), list(settings.items())),
+            Table(
+                ("figure", "runs", "minutes of one core", "seconds a run"),
+                times,
+                "Times as measured, with whatever else the machine was doing",
+            ),
+            Text("Computed with " + ", ".join(versions) + "."),
+            Text(Markup("Again: <code>{}</code>").format(again)),
+        ],
+    )

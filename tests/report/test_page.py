@@ -1,0 +1,91 @@
+"""The page. Oracle: the standard library's HTML parser."""
+
+from html.parser import HTMLParser
+
+import pytest
+from markupsafe import Markup
+
+from fermibose.errors import InputError
+from fermibose.plotting import figure
+from fermibose.report.page import Badge, Picture, Section, Table, Text, render
+
+VOID = {"meta", "link", "img", "br", "path", "hr", "input"}
+
+
+class Outline(HTMLParser):
+    """Collects what a page consists of, and insists that every element is closed."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.elements, self.text = [], [], ""
+        self.feed(page)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture
+def picture(tmp_path):
+    with figure(tmp_path / "a.png") as (_, axes):
+        axes.plot([0, 1])
+    return Picture(tmp_path / "a.png", 'a line & "more"', "One line.")
+
+
+def page(*blocks):
+    return render("Title", "lead", "facts", [Section("First part", blocks)])
+
+
+def test_every_block_is_in_the_page(picture):
+    table = Table(("what", "value"), [("a < b", "1.5 ± 0.1"), ("c", "—")], "Numbers")
+    found = Outline(page(Text("x < y"), Text(Markup("<em>so</em>")), picture, table))
+    for text in ("x < y", "a < b", "Numbers"):
+        assert text in found.text
+    assert found.all("em")
+    assert found.all("img")[0]["alt"] == 'a line & "more"'
+    assert found.all("img")[0]["src"].startswith("data:image/png;base64,")
+
+
+def test_contents_lead_to_the_sections():
+    found = Outline(render("T", "l", "f", [Section("The errata", ()), Section("Fig. 4: d_F", ())]))
+    links = [a["href"] for a in found.all("a")]
+    assert links == ["#the-errata", "#fig-4-d-f"]
+    assert [s["id"] for s in found.all("section")] == [link[1:] for link in links]
+
+
+def test_nothing_is_fetched_from_elsewhere(picture):
+    found = Outline(page(picture))
+    for _, attributes in found.elements:
+        for name in ("src", "href"):
+            assert attributes.get(name, "#").startswith(("#", "data:"))
+
+
+def test_columns_of_numbers_and_only_they_are_aligned_as_numbers():
+    rows = [("1.5 ± 0.1", "text", "−3", Badge("yes", True)), ("2 %", "4", "", Badge("no", False))]
+    assert Table(("a", "b", "c", "d"), rows).numeric == {0, 2}
+
+
+def test_badges_say_how_it_went():
+    rows = [(Badge("reproduced", True),), (Badge("not reproduced", False),), (Badge("open", None),)]
+    found = Outline(page(Table(("verdict",), rows)))
+    styles = [span["class"] for span in found.all("span")]
+    assert styles == ["badge yes", "badge no", "badge open"]
+
+
+def test_a_picture_needs_words_and_a_known_kind(tmp_path):
+    with pytest.raises(InputError, match="cannot see"):
+        Picture(tmp_path / "a.png", " ")
+    with pytest.raises(InputError, match=r"\.png"):
+        Picture(tmp_path / "a.gif", "words")
