@@ -71,13 +71,15 @@ def reproduce(
 
 
 def _print(verdicts: "list[Verdict]") -> None:
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title="Measured against published", title_justify="left")
-    for column in ("", "claim", "measured ± s.e.", "asked for", "verdict", "remark"):
-        table.add_column(column, overflow="fold")
+    table = Table(title="Measured against published", title_justify="left", show_lines=True)
+    for column in ("claim", "measured", "asked for", "verdict"):
+        table.add_column(column)
     colours = {True: "green", False: "red", None: "yellow"}
     for v in verdicts:
+        claim = f"{v.figure}  {v.claim}" + (f"\n[dim]{escape(v.note)}[/]" if v.note else "")
         verdict = f"[{colours[v.reproduced]}]{v.word}[/]"
-        table.add_row(v.figure, v.claim, v.measured_text(), v.expected_text(), verdict, v.note)
+        table.add_row(claim, v.measured_text(), v.expected_text(), verdict)
     console.print(table)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from fermibose.data import load_dataset
 from fermibose.errors import FermiboseError
-from fermibose.paper.drawing import nothing_yet
+from fermibose.paper.drawing import legend
 from fermibose.paper.marks import marked_points
 from fermibose.paper.runs import measure_training
 from fermibose.paper.scale import COUPLINGS, Scale
@@ -58,6 +58,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
             for ax, coupling in zip(panels, COUPLINGS, strict=True):
                 _draw_setting(ax, rows, scale, coupling, name, [_usual(scale)[name], *values])
                 ax.set_title(f"{NAMES[name]}, {coupling}")
+            panels[1].sharey(panels[0])
     return fig
 
 
@@ -132,8 +133,5 @@ def _draw_setting(
         ax.errorbar(found.x, found.mean, bars, color=colour, label=label, marker=".")
         mlp = over_seeds(chosen, "test_accuracy", scale=100, coupling="mlp")[0]
         ax.axhline(mlp, color=colour, linestyle="--", linewidth=0.8)
-    if not ax.has_data():
-        nothing_yet(ax)
-    else:
-        ax.legend(title=f"{NAMES[name]} (dashed: MLP)", fontsize=8, title_fontsize=8)
+    legend(ax, title=f"{NAMES[name]} (dashed: MLP)", fontsize=8, title_fontsize=8)
     ax.set(xlabel="$d_F$", ylabel="test accuracy (%)")

@@ -17,14 +17,14 @@ COLOUR = {
 LABEL = {"averaged": "averaged", "labelled": "labelled", "mlp": "MLP"}
 
 
-def draw_series(ax: Any, found: Series, kind: str, label: str, **look: Any) -> None:
+def draw_series(ax: Any, found: Series, coupling: str) -> None:
     """Means against d_F with standard errors as bars (none where there is a single seed)."""
     if not len(found):
         return
     runs = f" ({found.seeds} seed{'s' if found.seeds > 1 else ''})"
-    look = {"color": COLOUR[kind], "fmt": "-", "linewidth": 1.3, "elinewidth": 0.8} | look
     bars = np.nan_to_num(found.error)
-    ax.errorbar(found.x, found.mean, bars, label=f"{label}{runs}", **look)
+    look = {"color": COLOUR[coupling], "fmt": "-", "linewidth": 1.3, "elinewidth": 0.8}
+    ax.errorbar(found.x, found.mean, bars, label=f"{coupling}{runs}", **look)
 
 
 def draw_band(
@@ -53,6 +53,9 @@ def inset_image(
     small.set_title(title, fontsize=7, pad=2)
 
 
-def nothing_yet(ax: Any) -> None:
-    """Say in a panel that its runs are missing, instead of leaving it empty without a word."""
-    ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)
+def legend(ax: Any, **look: Any) -> None:
+    """The legend; a panel whose runs are all missing says so instead."""
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(**look)
+    else:
+        ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, LABEL, draw_band, nothing_yet
+from fermibose.paper.drawing import COLOUR, LABEL, draw_band, legend
 from fermibose.paper.runs import measure_representation, measure_training
 from fermibose.paper.scale import COUPLINGS, Scale
 from fermibose.paper.series import finished, over_seeds
@@ -116,7 +117,7 @@ def _draw_accuracies(ax: Any, rows: Sequence[Row]) -> None:
                 label=f"published, {which}")  # fmt: skip
     ax.set(xlabel="epoch", ylabel="accuracy (%)", ylim=(50, 101), xscale="log")
     ax.set_title(f"(a) $d_F$ = {published.TRAJECTORY_D_F:g}; band: spread of runs")
-    ax.legend(fontsize=8, ncols=2, loc="lower right")
+    legend(ax, fontsize=8, ncols=2, loc="lower right")
 
 
 def _draw_distances(ax: Any, rows: Sequence[Row], coupling: str) -> None:
@@ -135,23 +136,32 @@ def _draw_distances(ax: Any, rows: Sequence[Row], coupling: str) -> None:
     ax.axhline(published.TRAJECTORY_D_F, color="0.6", linewidth=0.8, linestyle=":")
     ax.set(xlabel="epoch", ylabel="mean squared distance $D^2$", ylim=(0, 0.75))
     ax.set_title(f"(b) {coupling}")
-    ax.legend(fontsize=8, ncols=2, loc="upper right")
+    legend(ax, fontsize=8, ncols=2, loc="upper right")
 
 
 def _draw_components(ax: Any, rows: Sequence[Row], coupling: str, letter: str) -> None:
+    """The first two components; full colour in the section where the third is small."""
     runs = finished(rows, "train_coordinates", coupling=coupling)
     title = f"({letter}) {LABEL[coupling]}"
     if not runs:
-        nothing_yet(ax)
         ax.set_title(title)
-        return
+        return legend(ax)
     result = runs[0].result
     points, labels = np.array(result["train_coordinates"]), np.array(result["train_labels"])
     section = np.abs(points[:, 2]) < points[:, 2].std() / 2
     for chosen, alpha in ((~section, 0.12), (section, 1.0)):
-        ax.scatter(*points[chosen, :2].T, c=labels[chosen], cmap="tab10", s=7, alpha=alpha,
-                   linewidths=0)  # fmt: skip
-    share, of_20 = 100 * result["train_explained"], 100 * result["train_explained_of_20"]
+        ax.scatter(*points[chosen, :2].T, c=labels[chosen], cmap="tab10", vmin=0, vmax=9,
+                   s=7, alpha=alpha, linewidths=0)  # fmt: skip
+    if coupling == "mlp":
+        for digit in range(10):
+            ax.plot(
+                [], [], "o", color=mpl.colormaps["tab10"](digit), markersize=4, label=str(digit)
+            )
+        legend(ax, title="digit", fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
+    shares = [f"{100 * result[f'train_explained{of}']:.1f} %" for of in ("", "_of_20")]
+    listed = published.EXPLAINED["mlp" if coupling == "mlp" else "machine"]
     d_f = "" if coupling == "mlp" else f", $d_F$ = {published.PCA_D_F:g}"
-    ax.set_title(f"{title}{d_f}: r = {share:.1f} %, of 20: {of_20:.1f} %")
+    explained = f"r = {shares[0]} (of 20: {shares[1]})"
+    given = "" if coupling == "labelled" else f", published {listed} %"
+    ax.set_title(f"{title}{d_f}\n{explained}{given}")
     ax.set(xlabel="component 1", ylabel="component 2", aspect="equal")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fermibose.attacks import PAPER_STRENGTHS
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, draw_band, draw_series, inset_image, nothing_yet
+from fermibose.paper.drawing import COLOUR, draw_band, draw_series, inset_image, legend
 from fermibose.paper.learning import THREATS
 from fermibose.paper.runs import measure_robustness
 from fermibose.paper.scale import COUPLINGS, Scale
@@ -128,11 +128,9 @@ def _draw_curves(ax: Any, rows: Sequence[Row], attack: str, coupling: str) -> No
     if np.size(mean) > 1:
         draw_band(ax, PAPER_STRENGTHS, mean, spread, "MLP", color=COLOUR["mlp"], linestyle="--")
         _draw_published(ax, attack, None, COLOUR["mlp"])
-    if not shown:
-        nothing_yet(ax)
     ax.plot([], [], ".", color=COLOUR["published"], label="published")
     ax.set(xlabel="strength ε", ylabel="accuracy (%)", ylim=(0, 100), xlim=(0, 0.8))
-    ax.legend(loc="upper right", fontsize=8, ncols=2)
+    legend(ax, loc="upper right", fontsize=8, ncols=2)
     _draw_example(ax, rows, attack, coupling)
 
 
@@ -159,7 +157,7 @@ def _draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
     ax.plot(table["d_F"], table[f"{attack}_area"], ".", color=COLOUR["published"], markersize=4,
             label="published (5 runs)")  # fmt: skip
     for coupling in COUPLINGS:
-        draw_series(ax, _areas(rows, attack, coupling), coupling, coupling)
+        draw_series(ax, _areas(rows, attack, coupling), coupling)
     mean, error, _ = over_seeds(rows, f"{attack}_area", coupling="mlp")
     if np.isfinite(mean):
         ax.axhline(mean, color=COLOUR["mlp"], linestyle="--", label=f"MLP, {mean:.2f}")
@@ -167,15 +165,15 @@ def _draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
             ax.axhspan(mean - error, mean + error, color=COLOUR["mlp"], alpha=0.15, linewidth=0)
     ax.axhline(MLP_AREA[attack], color=COLOUR["published"], linestyle=":", label="MLP, published")
     ax.set(xlabel="$d_F$", ylabel="area (% · ε)")
-    ax.set_ylim(0, ax.get_ylim()[1] * (1.5 if attack == "fgsm" else 1.1))
-    ax.legend(loc="upper left" if attack == "fgsm" else "lower right", fontsize=8)
+    ax.set_ylim(0, ax.get_ylim()[1] * (1.75 if attack == "fgsm" else 1.1))
+    legend(ax, loc="upper left" if attack == "fgsm" else "lower right", fontsize=8)
 
 
 def _draw_theory(ax: Any, rows: Sequence[Row]) -> None:
     runs = finished(rows, "theory_area")
     if not runs:
         return
-    small = ax.inset_axes([0.64, 0.66, 0.34, 0.32])
+    small = ax.inset_axes([0.63, 0.7, 0.36, 0.26])
     small.plot(runs[-1].result["theory_d_f"], runs[-1].result["theory_area"],
                color=COLOURS["theory"], linewidth=1)  # fmt: skip
     small.set_xlabel("$d_F$", fontsize=7, labelpad=1)

@@ -83,9 +83,11 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
         "quick",
         dataset="mnist5k" if folder is None else "mnist",
         folder=None if folder is None else os.fspath(folder),
-        sweep=(*(k / 20 for k in (*range(1, 13), 14, 16, 20, 24)), 0.375, 0.425, 0.46),
+        sweep=tuple(
+            sorted({k / 20 for k in (*range(1, 13), 14, 16, 20, 24)} | {0.375, 0.425, 0.455})
+        ),
         coarse=(0.05, 0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8, 1.2),
-        seeds=1,
+        seeds=2,
         beyond=(0.2, 0.375, 0.455, 0.8),
         variations={"hidden": (100,), "per_class": (30,), "depth": (2,), "imbalance": (10.0,)},
     )

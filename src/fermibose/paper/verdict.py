@@ -40,12 +40,10 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The verdict in words, with how far it is off if it is."""
+        """The verdict in words, with how far outside of the tolerance it is if it is."""
         if self.excess is None:
             return "not measured"
-        if self.reproduced:
-            return "reproduced"
-        return f"NOT reproduced, off by {self.excess:.3g}{self._unit} more than allowed"
+        return "reproduced" if self.reproduced else f"NOT reproduced, by {self.excess:.2g}"
 
     def measured_text(self) -> str:
         """The measured value with its standard error."""

@@ -1,0 +1,101 @@
+"""Oracles: loops over pairs, scikit-learn's PCA, hand-made trajectories, counts of images."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+from fermibose import PairEnergy
+from fermibose.errors import InputError
+from fermibose.machine.local_rule import pair_force
+from fermibose.paper.images import images
+from fermibose.paper.learning import learn, principal_components, recorded_distances, trajectories
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(3)
+    h = torch.rand(14, 9, generator=generator)
+    return h, torch.randint(0, 4, (14,), generator=generator)
+
+
+def test_recorded_distances_are_the_mean_over_all_products(batch):
+    """The published programme, as a double loop over pairs: every distance meets every label."""
+    h, labels = batch
+    pairs = list(itertools.combinations(range(len(h)), 2))
+    distances = [float((h[i] - h[j]).square().mean()) for i, j in pairs]
+    same = [float(labels[i] == labels[j]) for i, j in pairs]
+    products = len(pairs) ** 2
+    boson = sum(d * s for d in distances for s in same) / products
+    fermion = sum(d * (1 - s) for d in distances for s in same) / products
+
+    _, report = pair_force(h, labels, PairEnergy(0.4))
+    found = recorded_distances(
+        np.array([report.boson_distance]),
+        np.array([report.fermion_distance]),
+        np.array([report.boson_share]),
+    )
+    assert found["recorded_boson_distance"] == pytest.approx([boson], rel=1e-5)
+    assert found["recorded_fermion_distance"] == pytest.approx([fermion], rel=1e-5)
+    # Their ratio knows nothing of the representation.
+    assert boson / fermion == pytest.approx(report.n_boson / report.n_fermion)
+
+
+def test_a_batch_without_bosons_contributes_nothing_to_them():
+    found = recorded_distances(np.array([np.nan]), np.array([0.3]), np.array([0.0]))
+    assert found["recorded_boson_distance"].tolist() == [0.0]
+    assert found["recorded_fermion_distance"] == pytest.approx([0.3])
+
+
+def test_principal_components_against_scikit_learn(batch):
+    h, _ = batch
+    shares, coordinates = principal_components(h)
+    reference = PCA().fit(h.double().numpy())
+    assert shares[:9] == pytest.approx(reference.explained_variance_ratio_, rel=1e-8)
+    expected = reference.transform(h.double().numpy())
+    assert np.abs(coordinates[:, :3]) == pytest.approx(np.abs(expected[:, :3]), rel=1e-6, abs=1e-9)
+
+
+def test_trajectories_are_means_over_the_batches_of_an_epoch():
+    data = images("mnist5k", per_class=6)
+    training = learn(data, "averaged", 0.3, (8,), 3, 25, seed=1)
+    paths = trajectories(training)
+    record = training.history["layer 1"]
+    assert len(record["energy"]) == 9  # 60 images make batches of 25, 25 and 10
+    for epoch in range(3):
+        part = slice(3 * epoch, 3 * epoch + 3)
+        share, boson, fermion = (
+            record[name][part] for name in ("boson_share", "boson_distance", "fermion_distance")
+        )
+        mean = share * boson + (1 - share) * fermion
+        assert paths["fermion_distance"][epoch] == pytest.approx(fermion.mean())
+        assert paths["recorded_boson_distance"][epoch] == pytest.approx((share * mean).mean())
+    assert paths["test_accuracy"] == pytest.approx(training.history["readout"]["test_accuracy"])
+
+
+def test_boson_share_counts_pairs():
+    data = images("mnist5k", per_class=5)
+    training = learn(data, "labelled", 0.3, (4,), 1, 50, seed=0)
+    # One batch of all 50 images: 10·(5·4/2) of 50·49/2 pairs are bosons.
+    assert training.history["layer 1"]["boson_share"] == pytest.approx([100 / 1225])
+
+
+def test_imbalance_is_geometric_and_keeps_the_first_images():
+    whole, skewed = images("mnist5k", per_class=40), images("mnist5k", per_class=40, imbalance=10.0)
+    counts = np.bincount(skewed.y_train)
+    assert counts.tolist() == [round(40 * 10 ** (-k / 9)) for k in range(10)]
+    for k in (0, 5, 9):
+        first = whole.x_train[whole.y_train == k][: counts[k]]
+        assert np.array_equal(skewed.x_train[skewed.y_train == k], first)
+    assert np.array_equal(skewed.y_test, whole.y_test)
+
+
+def test_refuses_what_makes_no_sense():
+    with pytest.raises(InputError, match="100 training images"):
+        images("mnist5k", per_class=200)
+    with pytest.raises(InputError, match="imbalance"):
+        images("mnist5k", imbalance=0.5)
+    with pytest.raises(InputError, match="no d_F"):
+        learn(images("mnist5k", per_class=5), "mlp", 0.3, (4,), 1, 50, seed=0)

@@ -1,0 +1,178 @@
+"""The command on a tiny scale. Oracles: trainings made by hand, counts of runs, a second start."""
+
+import json
+from dataclasses import replace
+from statistics import mean
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fermibose import PairEnergy
+from fermibose.cli import app
+from fermibose.errors import InputError
+from fermibose.machine import Recipe, train, train_mlp
+from fermibose.paper import beyond, fig3, fig4, fig5, published, scale
+from fermibose.paper.images import images
+from fermibose.paper.series import over_seeds, series
+from fermibose.sweep import Row, Store, run
+
+TINY = scale.Scale(
+    "tiny",
+    "mnist5k",
+    sweep=(0.1, 0.2, 0.3, 0.4, 0.5, 1.0),
+    coarse=(0.2, 0.455),
+    seeds=2,
+    epochs=2,
+    hidden=6,
+    theory_points=2,
+    beyond=(0.2, 0.4),
+    variations={"hidden": (4,), "imbalance": (10.0,)},
+)
+
+
+def fbm(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    monkeypatch.setattr(scale, "quick", lambda folder: replace(TINY, folder=folder))
+
+
+def test_command_measures_draws_and_judges_and_goes_on_where_it_was(tiny, tmp_path):
+    first = fbm("fig4", "--engine", "in-process", "--output", tmp_path)
+    assert "18 runs, 18 computed now" in first.stdout  # 2 of the MLP, 12 averaged, 4 labelled
+    assert (tmp_path / "fig4.png").read_bytes().startswith(b"\x89PNG")
+    assert "</svg>" in (tmp_path / "fig4.svg").read_text()
+    verdicts = {v["claim"]: v for v in json.loads((tmp_path / "verdicts.json").read_text())}
+
+    # The MLP's accuracy, from two trainings made by hand.
+    data, recipe = images("mnist5k"), Recipe((6,), epochs=2)
+    test = (data.x_test, data.y_test)
+    accuracies = [
+        train_mlp(data.x_train, data.y_train, replace(recipe, seed=seed), test=test)
+        .history["mlp"]["test_accuracy"]
+        .mean()
+        for seed in (0, 1)
+    ]
+    verdict = verdicts["accuracy of the MLP"]
+    assert verdict["measured"] == pytest.approx(100 * mean(accuracies))
+    assert verdict["standard_error"] == pytest.approx(50 * abs(accuracies[0] - accuracies[1]))
+    assert verdict["reproduced"] is False
+    assert "other test images" in verdict["note"]
+
+    # Of what is stored nothing is computed again; another figure shares the MLP and labelled runs.
+    written = {name: (tmp_path / name).read_bytes() for name in ("fig4.svg", "verdicts.json")}
+    again = fbm("fig4", "--engine", "in-process", "--output", tmp_path)
+    assert "18 runs, 0 computed now" in again.stdout
+    assert (tmp_path / "verdicts.json").read_bytes() == written["verdicts.json"]
+    assert (tmp_path / "fig4.svg").read_bytes() == written["fig4.svg"]
+    shared = fbm("fig5", "--engine", "in-process", "--output", tmp_path)
+    assert "11 runs, 7 computed now" in shared.stdout  # not the 4 labelled ones
+
+
+def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    for figure in (fig3, beyond):
+        rows = run(figure.plan(TINY), store, show=False).rows
+        for some in (rows, []):
+            drawing = figure.draw(some, TINY)
+            drawing.savefig(tmp_path / "figure.png")
+            judged = figure.verdicts(some, TINY)
+            measured = [v.measured is not None and np.isfinite(v.measured) for v in judged]
+            assert all(measured) if some else not any(measured)
+    for figure in (fig4, fig5):
+        figure.draw([], TINY).savefig(tmp_path / "figure.png")
+        assert all(v.reproduced is None for v in figure.verdicts([], TINY))
+
+
+def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
+    rows = run(beyond.plan(TINY), Store(tmp_path / "store.sqlite"), show=False).rows
+    assert len(rows) == 3 * 5  # as published and two variations, 2 · 2 machines and an MLP
+    data = images("mnist5k", imbalance=10.0)
+    energy = PairEnergy(0.4, coupling="averaged")
+    recipe = Recipe((6,), energy, epochs=2, readout_epochs=2)
+    by_hand = train(data.x_train, data.y_train, recipe, test=(data.x_test, data.y_test))
+    chosen = beyond._with(rows, TINY, {"imbalance": 10.0})
+    found = series(chosen, "test_accuracy", coupling="averaged")
+    assert found.x.tolist() == [0.2, 0.4]
+    assert found.mean[1] == pytest.approx(by_hand.history["readout"]["test_accuracy"].mean())
+
+
+def row(d_f, seed, **result):
+    params = {"coupling": "averaged", "d_f": d_f}
+    return Row("", "", 1, params, seed, "", result or None)
+
+
+def test_series_are_means_over_seeds_and_count_a_run_once():
+    rows = [row(0.2, 0, a=1.0), row(0.2, 1, a=3.0), row(0.2, 1, a=3.0, b=0), row(0.1, 0, a=7.0)]
+    found = series([*rows, row(0.3, 0), row(0.4, 0, b=1.0)], "a", scale=10)
+    assert found.x.tolist() == [0.1, 0.2]
+    assert found.mean.tolist() == [70, 20]
+    assert found.error[1] == pytest.approx(10.0)  # √2·10/√2
+    assert np.isnan(found.error[0])
+    assert found.seeds == 2
+    assert over_seeds(rows[:2], "a", d_f=0.2)[:2] == pytest.approx((2.0, 1.0))
+
+
+def published_rows(shift=0.0, ratio=0.11):
+    """Rows that say what was published, with the accuracy shifted by so many points."""
+    table = published.sweep()
+    return [
+        row(
+            float(d_f),
+            seed,
+            test_accuracy=(accuracy + shift + (seed - 0.5) / 5) / 100,
+            recorded_fermion_distance=float(fermion),
+            recorded_boson_distance=ratio * float(fermion),
+        )
+        for seed in (0, 1)
+        for d_f, accuracy, fermion in zip(
+            table["d_F"],
+            table["test_accuracy_percent"],
+            table["recorded_fermion_distance"],
+            strict=True,
+        )
+    ] + [Row("", "", 1, {"coupling": "mlp"}, 0, "", {"test_accuracy": 0.836})]
+
+
+def test_the_published_numbers_reproduce_themselves():
+    full = scale.full("nowhere")
+    assert all(v.reproduced for v in fig4.verdicts(published_rows(), full))
+    shifted = {v.claim: v for v in fig4.verdicts(published_rows(shift=-1.0, ratio=0.2), full)}
+    off = shifted["averaged: mean |difference| from the published accuracy"]
+    assert off.measured == pytest.approx(1.0)
+    assert off.error == pytest.approx(0.1 / 231**0.5)  # s.e. 0.1 at each of 231 points
+    missed = {claim for claim, v in shifted.items() if not v.reproduced}
+    assert off.claim in missed
+    assert "averaged: recorded boson / fermion distance, that of the pair counts" in missed
+    assert "averaged: position of P2" not in missed
+
+
+def test_labelled_is_compared_with_averaged_where_it_gains_least():
+    def areas(coupling, values):
+        return [
+            Row("", "", 1, {"coupling": coupling, "d_f": d_f}, seed, "", {"fgsm_area": a + seed})
+            for seed in (0, 1)
+            for d_f, a in values.items()
+        ]
+
+    rows = areas("averaged", {0.1: 5.0, 0.5: 9.0}) + areas("labelled", {0.1: 7.0, 0.5: 8.0})
+    (gain,) = [v for v in fig5.verdicts(rows, TINY) if "every d_F, FGSM" in v.claim]
+    assert (gain.measured, gain.reproduced) == (-1.0, False)
+    assert gain.error == pytest.approx(0.5**0.5)  # two errors of 1/2 each
+    assert "less robust at 1 of 2 d_F" in gain.note
+
+
+def test_scales():
+    full = scale.full("nowhere")
+    assert full.sweep == pytest.approx(published.sweep()["d_F"])
+    assert set(published.CURVES_D_F) | {0.455, 0.9, 1.1} <= set(full.coarse)
+    assert (full.seeds, full.published_split) == (5, True)
+    assert not scale.quick().published_split
+
+
+def test_unknown_figure_is_refused(tiny, tmp_path):
+    with pytest.raises(InputError, match="unknown figure 'fig9'"):
+        fbm("fig9", "--output", tmp_path)

@@ -1,0 +1,48 @@
+"""Oracle: the arithmetic of tolerances, by hand."""
+
+import json
+
+import pytest
+
+from fermibose.paper.verdict import Verdict, as_text
+
+
+@pytest.mark.parametrize(
+    ("sense", "measured", "reproduced", "excess"),
+    [
+        ("near", 10.4, True, -0.1),
+        ("near", 9.4, False, 0.1),
+        ("near", 10.6, False, 0.1),
+        ("at most", 10.4, True, -0.1),
+        ("at most", 10.6, False, 0.1),
+        ("at most", 3.0, True, -7.5),
+        ("at least", 9.6, True, -0.1),
+        ("at least", 9.4, False, 0.1),
+        ("at least", 30.0, True, -20.5),
+    ],
+)
+def test_tolerance(sense, measured, reproduced, excess):
+    verdict = Verdict("fig4", "a claim", measured, 10.0, 0.5, sense)
+    assert verdict.reproduced is reproduced
+    assert verdict.excess == pytest.approx(excess)
+    assert ("NOT" in verdict.word) is not reproduced
+
+
+def test_the_bound_itself_is_allowed():
+    assert Verdict("fig4", "peak", 0.23, 0.2, 0.03).reproduced
+
+
+def test_what_was_not_measured_is_neither():
+    for nothing in (None, float("nan")):
+        verdict = Verdict("fig4", "a claim", nothing, 1.0)
+        assert verdict.reproduced is None
+        assert verdict.word == "not measured"
+        assert json.loads(json.dumps(verdict.as_dict(), allow_nan=False))["measured"] is None
+
+
+def test_text_says_measured_asked_and_by_how_much():
+    verdict = Verdict("fig5", "area", 5.0, 4.0, 0.5, error=0.25, unit="%", note="why")
+    text = as_text([verdict])
+    assert text == ("fig5: area: 5 ± 0.25 % (asked for 4 ± 0.5 %): NOT reproduced, by 0.5 [why]")
+    bound = Verdict("fig4", "dip", 0.1, 0.0, 0.6, "at most")
+    assert bound.expected_text() == "≤ 0.6"
