@@ -91,3 +91,11 @@ def interrupted(*, after: int, swallow: bool, seed: int) -> dict:
     signal.raise_signal(signal.SIGINT)
     signal.signal(signal.SIGINT, handler)
     return {"whole": False, "thread": threading.current_thread().name}
+
+
+@measurement(version=1)
+def die_together(*, victim: int, seed: int) -> dict:
+    """Kills another process while it computes."""
+    os.kill(victim, signal.SIGKILL)
+    time.sleep(1.0)
+    return {}

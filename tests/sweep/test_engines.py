@@ -1,38 +1,18 @@
 """Engines. Oracles: the function called directly, and one engine against another, bit for bit."""
 
 import json
-import math
 import os
 import signal
-import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import measures
 import pytest
+from common import bits, jobs_of_all_kinds, wait_for
 
 from fermibose.errors import InputError
 from fermibose.sweep import Job, Store, engine_named, run
-
-
-def jobs_of_all_kinds():
-    tallies = [
-        Job(measures.tally, {"scale": scale}, seed=seed) for scale in (0.1, 3) for seed in range(4)
-    ]
-    return [*tallies, *(Job(measures.fails_on, {"bad": 1}, seed=seed) for seed in range(3))]
-
-
-def bits(value):
-    """A value with every float as its 64 bits, so that NaN equals NaN and 0.0 differs from -0.0."""
-    if isinstance(value, float):
-        return struct.pack("d", value) if not math.isnan(value) else "nan"
-    if isinstance(value, list):
-        return [bits(item) for item in value]
-    if isinstance(value, dict):
-        return {key: bits(item) for key, item in value.items()}
-    return value
 
 
 def content(store):
@@ -148,13 +128,6 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def children(pid):

@@ -32,6 +32,7 @@ CREATE TABLE results (
 CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
 _COLUMNS = "key, function, version, params, seed, data, result, error, seconds, versions, finished"
+_SYNCHRONOUS = "EXTRA"
 _WAIT = 60.0  # seconds to wait for another process that is writing
 _REMEDY = "What is stored is safe: {}, and start again; only what is missing will be computed"
 
@@ -108,7 +109,7 @@ class Store:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as opened:
-                opened.execute("PRAGMA synchronous = EXTRA")
+                opened.execute(f"PRAGMA synchronous = {_SYNCHRONOUS}")
                 yield opened
         except sqlite3.DatabaseError as error:
             raise _explained(self.path, error) from error
