@@ -11,7 +11,7 @@ from fermibose.errors import FileFormatError, InputError
 from fermibose.sweep import Job, Store, StoreError, run
 
 
-def tallies(number=5):
+def tallies(number=15):
     return [Job(measures.tally, {"scale": 0.5}, seed=seed) for seed in range(number)]
 
 
@@ -35,9 +35,9 @@ def test_a_finished_store_is_one_file(filled):
 def test_rows_can_be_read_again_by_function(copy):
     store = Store(copy)
     run([Job(measures.fails_on, {"bad": 0}, seed=0)], store)
-    assert len(store.rows()) == 6
+    assert len(store.rows()) == 16
     found = store.rows(measures.tally)
-    assert [row.seed for row in found] == [0, 1, 2, 3, 4]
+    assert [row.seed for row in found] == list(range(15))
     assert store.rows("measures:tally")[0].key == found[0].key == tallies()[0].key
     assert store.rows("measures:tall") == []
 
@@ -129,5 +129,5 @@ def test_a_locked_store_is_an_error_that_says_so(copy, monkeypatch):
     with closing(sqlite3.connect(copy)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked"):
-            run(tallies(6), store)
-    assert run(tallies(6), store).computed == 1
+            run(tallies(16), store)
+    assert run(tallies(16), store).computed == 1

@@ -82,7 +82,7 @@ class _Sweep:
                         if interrupts.requested():  # the function may have returned half a result
                             raise KeyboardInterrupt
                         with interrupts.held():
-                            self._record(json.loads(answer))
+                            self._record(json.loads(answer), claims)
                         bar(status=f"{self.failed} failed" if self.failed else "")
                 if self.pending:  # by other processes
                     time.sleep(_POLL)
@@ -97,7 +97,9 @@ class _Sweep:
                 del self.pending[key]
                 bar()
 
-    def _record(self, answer: dict[str, Any]) -> None:
-        self.store.record(self.pending.pop(answer["key"]), answer)
+    def _record(self, answer: dict[str, Any], claims: Claims) -> None:
+        job = self.pending.pop(answer["key"])
+        self.store.record(job, answer)
+        claims.drop(job.key)
         self.computed += 1
         self.failed += answer["result"] is None

@@ -23,13 +23,12 @@ from fermibose.sweep.values import decode, encode
 
 _APPLICATION = 0x46425357  # "FBSW": tells our stores from other SQLite files
 _SCHEMA = 1
-_TABLES = """
+_TABLE = """
 CREATE TABLE results (
     key TEXT PRIMARY KEY, function TEXT NOT NULL, version INTEGER NOT NULL, source TEXT NOT NULL,
     params TEXT NOT NULL, seed INTEGER NOT NULL, data TEXT NOT NULL,
     result TEXT, error TEXT, seconds REAL NOT NULL, versions TEXT NOT NULL, finished TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
+) WITHOUT ROWID
 """
 _COLUMNS = "key, function, version, params, seed, data, result, error, seconds, versions, finished"
 _SYNCHRONOUS = "EXTRA"
@@ -81,8 +80,7 @@ class Store:
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if not (application or schema or tables):
-            for statement in _TABLES.split(";"):
-                connection.execute(statement)
+            connection.execute(_TABLE)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {_SCHEMA}")
             return
@@ -127,13 +125,18 @@ class Store:
                 " versions = excluded.versions, finished = excluded.finished WHERE result IS NULL",
                 (*identity, job.seed, job.data, *found, json.dumps(answer["versions"]), now),
             )
-            connection.execute("DELETE FROM claims WHERE key = ?", (job.key,))
 
     def finished(self) -> set[str]:
         """The keys of the jobs that have a result (failed ones have none)."""
         with self._open() as connection:
             found = connection.execute("SELECT key FROM results WHERE result IS NOT NULL")
             return {key for (key,) in found}
+
+    def has_result(self, key: str) -> bool:
+        """Whether this job has a result by now."""
+        query = "SELECT 1 FROM results WHERE key = ? AND result IS NOT NULL"
+        with self._open() as connection:
+            return connection.execute(query, (key,)).fetchone() is not None
 
     def rows_of(self, jobs: Iterable[Job]) -> list[Row]:
         """The rows of these jobs; without result and error where the store has none."""
