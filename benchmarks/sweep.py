@@ -5,7 +5,7 @@
 
 Kills: a sweep of quick jobs is killed with ``kill -9`` at twenty random moments, in turn the whole
 run and one of its workers, and resumed each time; its store must equal that of an undisturbed run.
-Cost: the time of a sweep of two worker processes over that of its jobs alone, shared by two.
+Cost: the time per job of a sweep of two worker processes over that of the job alone.
 """
 
 import random
@@ -19,7 +19,7 @@ from pathlib import Path
 from fermibose.sweep import Job, Store, engine_named, measurement, run
 
 KILLS, JOBS, PAUSE = 20, 200, 0.2
-COST_JOBS, COST_PAUSE, COST_LIMIT = 20, 1.0, 1.25
+COST_JOBS, COST_PAUSE, COST_LIMIT = 20, 1.0, 1.1
 
 
 @measurement(version=1)
@@ -64,6 +64,17 @@ def killed(path: Path, seed: int) -> int:
     return hits
 
 
+def cost_of_a_job(folder: Path) -> float:
+    """Time per further job, once the workers are up, in units of the job alone on two workers."""
+    times = []
+    for number in (2, 2 + COST_JOBS):
+        started = time.perf_counter()
+        store = Store(folder / f"{number}.db")
+        run(plan(number, COST_PAUSE), store, engine=engine_named("local:2"))
+        times.append(time.perf_counter() - started)
+    return (times[1] - times[0]) / (COST_JOBS * COST_PAUSE / 2)
+
+
 def main(argument: str, *path: str) -> int:
     if argument == "victim":
         run(plan(JOBS, PAUSE), Store(path[0]), engine=engine_named("local:2"))
@@ -74,13 +85,8 @@ def main(argument: str, *path: str) -> int:
         hits = killed(resumed, seed=0)
         same = Store(resumed).digest() == Store(whole).digest()
         print(f"{hits} kills, {len(Store(resumed).finished())} of {JOBS} jobs: same store: {same}")
-        started = time.perf_counter()
-        store = Store(Path(folder) / "cost.db")
-        run(plan(COST_JOBS, COST_PAUSE), store, engine=engine_named("local:2"))
-        cost = (time.perf_counter() - started) / (COST_JOBS * COST_PAUSE / 2)
-    print(
-        f"time of {COST_JOBS} jobs of {COST_PAUSE} s over jobs alone: {cost:.2f} (≤ {COST_LIMIT})"
-    )
+        cost = cost_of_a_job(Path(folder))
+    print(f"time per job of {COST_PAUSE} s over the job alone: {cost:.3f} (≤ {COST_LIMIT})")
     good = same and hits == KILLS and cost <= COST_LIMIT
     return 0 if good or argument != "check" else 1
 

@@ -19,6 +19,7 @@ HERE = str(Path(__file__).parent)
 
 def start(*command, folder):
     environment = os.environ | {"PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
+    environment["OMP_NUM_THREADS"] = "2"  # which would round otherwise
     return subprocess.Popen(
         [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
         env=environment,
@@ -33,7 +34,7 @@ def cluster(tmp_path):
     file = tmp_path / "scheduler.json"
     options = ["--scheduler-file", str(file), "--no-dashboard"]
     scheduler = start("dask_scheduler", *options, "--port", "0", folder=tmp_path)
-    worker = start("dask_worker", *options, "--nthreads", "2", folder=tmp_path)
+    worker = start("dask_worker", *options, "--nthreads", "2", "--no-nanny", folder=tmp_path)
     wait_for(lambda: file.exists() and file.read_text().endswith("}"))
     yield json.loads(file.read_text())["address"], scheduler
     for process in (worker, scheduler):

@@ -13,6 +13,7 @@ from common import bits, jobs_of_all_kinds, wait_for
 
 from fermibose.errors import InputError
 from fermibose.sweep import Job, Store, engine_named, run
+from fermibose.sweep.work import perform
 
 
 def content(store):
@@ -84,6 +85,16 @@ def test_a_misbehaving_function_is_a_failed_job(how, message, engine, tmp_path):
     job = Job(measures.misbehaves, {"how": how})
     (row,) = run([job], Store(tmp_path / "s"), engine=engine_named(engine)).failures
     assert message in row.error
+
+
+def test_a_worker_with_another_version_of_the_function_refuses_it():
+    request = json.loads(Job(measures.tally, {"scale": 1.0}).request())
+    for position in range(2):
+        other = list(request["code"])
+        other[position] = other[position] * 2
+        answer = json.loads(perform(json.dumps(request | {"code": other})))
+        assert answer["result"] is None
+        assert "another version of measures:tally" in answer["error"]
 
 
 def test_a_job_that_prints_and_reads_does_not_disturb_its_worker(tmp_path, capfd):

@@ -127,6 +127,15 @@ def test_functions_that_workers_cannot_import_are_refused():
             Job(function)
 
 
+def test_a_function_without_source_text_or_version_number_is_refused():
+    names = {}
+    exec("def measure(*, seed):\n    return {}", names)
+    with pytest.raises(InputError, match="no source text"):
+        measurement(version=1)(names["measure"])
+    with pytest.raises(InputError, match="integer"):
+        measurement(version="1")
+
+
 def test_a_function_without_version_is_refused():
     with pytest.raises(InputError, match=r"@measurement\(version=1\)"):
         Job(bits)

@@ -117,6 +117,13 @@ def test_nothing_finished_is_computed_again_and_equal_jobs_are_computed_once(tmp
     assert [(tmp_path / str(seed)).read_text() for seed in range(3)] == ["x", "x", "x"]
 
 
+def test_of_equal_jobs_the_context_of_the_first_counts(tmp_path):
+    folders = [tmp_path / name for name in ("a", "b")]
+    jobs = [Job(measures.counts, context={"folder": str(folder)}) for folder in folders]
+    folders[0].mkdir()
+    assert run(jobs, Store(tmp_path / "s")).failures == []
+
+
 def test_failed_jobs_are_tried_again_by_the_next_run(tmp_path):
     context = {"folder": str(tmp_path)}
     job, store = Job(measures.dies, {"times": 2}, seed=0, context=context), Store(tmp_path / "s")

@@ -46,8 +46,9 @@ def run(
     A job that fails is stored with its error and does not stop the others. Ctrl-C ends the workers
     and returns what there is.
     """
-    distinct = {job.key: job for job in reversed(jobs)}  # of equal jobs the first counts
-    plan = {job.key: distinct[job.key] for job in jobs}
+    plan: dict[str, Job] = {}
+    for job in jobs:
+        plan.setdefault(job.key, job)
     sweep = _Sweep(plan, store, InProcess() if engine is None else engine)
     interrupted = False
     with watch_interrupts() as interrupts:
