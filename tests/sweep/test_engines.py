@@ -46,13 +46,13 @@ def test_local_processes_give_the_same_rows(name, reference, tmp_path):
 
 
 def test_a_job_computes_with_one_thread_in_every_engine(tmp_path):
-    job = Job(measures.gemm, {"size": 300}, seed=0)
+    job = Job(measures.gemm, {"size": 300, "torch": True}, seed=0)
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import measures, torch\n"
         "print(torch.get_num_threads())\n"
         "from fermibose.sweep import Job, Store, run\n"
-        "job = Job(measures.gemm, {'size': 300}, seed=0)\n"
+        "job = Job(measures.gemm, {'size': 300, 'torch': True}, seed=0)\n"
         f"run([job], Store({str(tmp_path / 'in-process.db')!r}))\n"
         "print(torch.get_num_threads())"
     )

@@ -1,6 +1,9 @@
 """Workers of a Dask cluster, reached through the address of its scheduler (extra ``cluster``)."""
 
-from collections.abc import Generator, Iterable
+import asyncio
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -33,13 +36,15 @@ class DaskCluster:
             running: dict[Any, str] = {}
             completed = as_completed(loop=client.loop)
             while request is not None or running:
-                while request is not None and len(running) < max(1, self._size(client)):
+                while request is not None and len(running) < self._room(client):
                     future = client.submit(_perform, request, pure=False)
                     running[future] = request
                     completed.add(future)
                     request = next(source, None)
-                future = next(completed)
-                yield self._answer(future, running.pop(future))
+                with self._talking():
+                    future = next(completed)
+                    answer = self._answer(future, running.pop(future))
+                yield answer
 
     def _connect(self) -> Any:
         from distributed import Client
@@ -52,25 +57,27 @@ class DaskCluster:
                 f"`dask scheduler` and its workers with `dask worker {self.address} --nthreads 1`"
             ) from None
 
-    def _size(self, client: Any) -> int:
-        """How many threads the cluster has now; workers may come and go."""
-        try:
-            return sum(client.nthreads().values())
-        except OSError as error:
-            raise self._lost(error) from None
+    def _room(self, client: Any) -> int:
+        """How many jobs to hand over: one per thread there is now; workers may come and go."""
+        with self._talking():
+            threads: dict[str, int] = client.nthreads()
+        return max(1, sum(threads.values()))
 
     def _answer(self, future: Any, request: str) -> str:
-        if future.status == "finished":
-            return str(future.result())
         if future.status == "error":  # the function's own errors are answers
             return failed(request, f"no worker of the cluster managed it: {future.exception()!r}")
-        raise self._lost(future.status)
+        return str(future.result())
 
-    def _lost(self, reason: object) -> FermiboseError:
-        return FermiboseError(
-            f"the Dask cluster at {self.address} is gone ({reason}). What is stored is safe: start "
-            "again when it is back; only what is missing will be computed"
-        )
+    @contextmanager
+    def _talking(self) -> Iterator[None]:
+        """Turn what a lost connection raises into an error for people."""
+        try:
+            yield
+        except (OSError, CancelledError, asyncio.CancelledError) as error:
+            raise FermiboseError(
+                f"the Dask cluster at {self.address} is gone ({error}). What is stored is safe: "
+                "start again when it is back; only what is missing will be computed"
+            ) from None
 
 
 def _perform(request: str) -> str:
