@@ -50,18 +50,21 @@ def test_a_job_computes_with_one_thread_in_every_engine(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import measures, torch\n"
-        "print(torch.get_num_threads())\n"
+        "from threadpoolctl import threadpool_info\n"
+        "def threads():\n"
+        "    return {torch.get_num_threads(), *(lib['num_threads'] for lib in threadpool_info())}\n"
+        "print(threads())\n"
         "from fermibose.sweep import Job, Store, run\n"
         "job = Job(measures.gemm, {'size': 300, 'torch': True}, seed=0)\n"
         f"run([job], Store({str(tmp_path / 'in-process.db')!r}))\n"
-        "print(torch.get_num_threads())"
+        "print(threads())"
     )
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "2\n2\n"  # before, and restored
-    (here,) = Store(tmp_path / "in-process.db").rows()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     (there,) = run([job], Store(tmp_path / "local.db"), engine=engine_named("local:1")).rows
+    assert process.communicate()[0] == "{2}\n{2}\n"  # before, and restored
+    (here,) = Store(tmp_path / "in-process.db").rows()
     assert here.result["threads"] == there.result["threads"] == 1
     assert bits(here.result) == bits(there.result)
 
