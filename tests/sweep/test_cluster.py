@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import measures
 import pytest
-from common import jobs_of_all_kinds, wait_for
+import sweep_measures as measures
+from sweep_common import jobs_of_all_kinds, wait_for
 
 from fermibose.errors import FermiboseError, InputError
 from fermibose.sweep import Job, Store, engine_named, run

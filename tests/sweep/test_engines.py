@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import measures
 import pytest
-from common import bits, jobs_of_all_kinds, wait_for
+import sweep_measures as measures
+from sweep_common import bits, jobs_of_all_kinds, wait_for
 
 from fermibose.errors import InputError
 from fermibose.sweep import Job, Store, engine_named, run
@@ -49,7 +49,7 @@ def test_a_job_computes_with_one_thread_in_every_engine(tmp_path):
     job = Job(measures.gemm, {"size": 300, "torch": True}, seed=0)
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import measures, torch\n"
+        "import sweep_measures as measures, torch\n"
         "from threadpoolctl import threadpool_info\n"
         "def threads():\n"
         "    return {torch.get_num_threads(), *(lib['num_threads'] for lib in threadpool_info())}\n"
@@ -97,7 +97,7 @@ def test_a_worker_with_another_version_of_the_function_refuses_it():
         other[position] = other[position] * 2
         answer = json.loads(perform(json.dumps(request | {"code": other})))
         assert answer["result"] is None
-        assert "another version of measures:tally" in answer["error"]
+        assert "another version of sweep_measures:tally" in answer["error"]
 
 
 def test_a_job_that_prints_and_reads_does_not_disturb_its_worker(tmp_path, capfd):
@@ -129,7 +129,7 @@ def test_a_job_that_kills_every_worker_fails_and_the_others_finish(tmp_path):
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import measures\n"
+        "import sweep_measures as measures\n"
         "from fermibose.sweep import Job, Store, engine_named, run\n"
         f"jobs = [Job(measures.counts, {{'pause': 60.0}}, seed=s, context={{'folder': "
         f"{str(tmp_path)!r}}}) for s in range(2)]\n"

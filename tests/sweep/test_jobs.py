@@ -3,12 +3,12 @@
 import math
 from importlib import reload
 
-import measures
 import numpy as np
 import pytest
-from common import bits
+import sweep_measures as measures
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweep_common import bits
 
 from fermibose.errors import InputError
 from fermibose.sweep import Job, measurement

@@ -4,8 +4,8 @@ import shutil
 import sqlite3
 from contextlib import closing
 
-import measures
 import pytest
+import sweep_measures as measures
 
 from fermibose.errors import FileFormatError, InputError
 from fermibose.sweep import Job, Store, StoreError, run
@@ -38,8 +38,8 @@ def test_rows_can_be_read_again_by_function(copy):
     assert len(store.rows()) == 16
     found = store.rows(measures.tally)
     assert [row.seed for row in found] == list(range(15))
-    assert store.rows("measures:tally")[0].key == found[0].key == tallies()[0].key
-    assert store.rows("measures:tall") == []
+    assert store.rows("sweep_measures:tally")[0].key == found[0].key == tallies()[0].key
+    assert store.rows("sweep_measures:tall") == []
 
 
 def test_the_digest_is_of_results_and_not_of_times(filled, copy):
@@ -91,6 +91,20 @@ def test_a_store_of_a_later_version_is_refused(copy):
         connection.execute("PRAGMA user_version = 2")
     with pytest.raises(FileFormatError, match="format 2, this version reads 1"):
         Store(copy)
+
+
+def test_a_finished_store_can_be_read_where_nothing_can_be_written(copy, monkeypatch):
+    real = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3,
+        "connect",
+        lambda path, **options: real(f"file:{path}?mode=ro", uri=True, **options),
+    )
+    outcome = run(tallies(), Store(copy))
+    assert outcome.computed == 0
+    assert all(row.result for row in outcome.rows)
+    with pytest.raises(StoreError, match="allow writing"):
+        run(tallies(16), Store(copy))
 
 
 def test_a_folder_is_refused(tmp_path):

@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 from fermibose.errors import FermiboseError, InputError
@@ -29,22 +30,31 @@ class DaskCluster:
         from distributed import as_completed
 
         source = iter(requests)
-        request = next(source, None)
-        if request is None:
+        first = next(source, None)
+        if first is None:
             return
+        source = chain([first], source)
         with self._connect() as client:
             running: dict[Any, str] = {}
             completed = as_completed(loop=client.loop)
-            while request is not None or running:
-                while request is not None and len(running) < self._room(client):
-                    future = client.submit(_perform, request, pure=False)
-                    running[future] = request
-                    completed.add(future)
-                    request = next(source, None)
+            while self._fill(client, source, running, completed):
                 with self._talking():
                     future = next(completed)
                     answer = self._answer(future, running.pop(future))
+                self._fill(client, source, running, completed)  # before the answer is stored
                 yield answer
+
+    def _fill(
+        self, client: Any, source: Iterator[str], running: dict[Any, str], completed: Any
+    ) -> bool:
+        """Hand over a job per thread there is now (workers come and go); False if all is done."""
+        with self._talking():
+            threads = sum(client.nthreads().values())
+        while len(running) < max(1, threads) and (request := next(source, None)) is not None:
+            future = client.submit(_perform, request, pure=False)
+            running[future] = request
+            completed.add(future)
+        return bool(running)
 
     def _connect(self) -> Any:
         from distributed import Client
@@ -56,12 +66,6 @@ class DaskCluster:
                 f"no Dask scheduler answers at {self.address} ({error}): start one with "
                 f"`dask scheduler` and its workers with `dask worker {self.address} --nthreads 1`"
             ) from None
-
-    def _room(self, client: Any) -> int:
-        """How many jobs to hand over: one per thread there is now; workers may come and go."""
-        with self._talking():
-            threads: dict[str, int] = client.nthreads()
-        return max(1, sum(threads.values()))
 
     def _answer(self, future: Any, request: str) -> str:
         if future.status == "error":  # the function's own errors are answers

@@ -28,7 +28,6 @@ def measurement(*, version: int) -> Callable[[Measure], Measure]:
     its version and its own text: raise ``version`` when something it *calls* changes what is
     measured.
     """
-
     if type(version) is not int:
         raise InputError(f"the version of a measurement is an integer, not {version!r}")
 

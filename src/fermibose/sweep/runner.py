@@ -72,6 +72,8 @@ class _Sweep:
 
     def compute(self, interrupts: Interrupts, show: bool | None) -> None:
         """Compute what is pending until nothing is, here or in other processes."""
+        if not self.pending:
+            return
         with (
             Claims(self.store) as claims,
             progress_bar("jobs", len(self.pending), show=show) as bar,

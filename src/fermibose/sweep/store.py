@@ -69,21 +69,26 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"no store can be made at {self.path}: {error}") from None
-        with self.transaction() as connection:
-            self._check_or_create(connection)
+        with self._open() as connection:  # a finished store may lie where one can only read
+            connection.execute("BEGIN")
+            empty = self._is_empty(connection)
+        if empty:
+            with self.transaction() as connection:
+                if self._is_empty(connection):  # or another process was quicker
+                    connection.execute(_TABLE)
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                    connection.execute(f"PRAGMA user_version = {_SCHEMA}")
 
-    def _check_or_create(self, connection: sqlite3.Connection) -> None:
-        (page,) = connection.execute("PRAGMA page_size").fetchone()
-        if self.path.stat().st_size % page:  # SQLite itself would fill it up with zeros
-            raise _damaged(self.path, "truncated")
+    def _is_empty(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file is a new one; otherwise it must be a store, whole and of this format."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        if self.path.stat().st_size % page:  # SQLite itself would fill it up with zeros
+            raise _damaged(self.path, "truncated")
         if not (application or schema or tables):
-            connection.execute(_TABLE)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {_SCHEMA}")
-            return
+            return True
         if application != _APPLICATION:
             raise FileFormatError(f"{self.path} is another program's database; name another file")
         if schema != _SCHEMA:
@@ -94,6 +99,7 @@ class Store:
         (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise _damaged(self.path, state)
+        return False
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

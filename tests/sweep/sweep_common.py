@@ -4,7 +4,7 @@ import math
 import struct
 import time
 
-import measures
+import sweep_measures as measures
 
 from fermibose.sweep import Job
 

@@ -1,8 +1,8 @@
-"""A sweep to be killed: ``python killed.py STORE ENGINE JOBS PAUSE``."""
+"""A sweep to be killed: ``python sweep_victim.py STORE ENGINE JOBS PAUSE``."""
 
 import sys
 
-import measures
+import sweep_measures as measures
 
 from fermibose.sweep import Job, Store, engine_named, run
 
