@@ -33,6 +33,10 @@ GRADIENT = "tests/attacks/test_gradient.py"
 CURVES = "tests/attacks/test_accuracy_curves.py"
 CERTIFICATE = "tests/attacks/test_certificate.py"
 THEORY = "tests/theory/test_replica.py"
+SWEEP_JOBS = "tests/sweep/test_jobs.py"
+SWEEP_STORE = "tests/sweep/test_store.py"
+SWEEP_ENGINES = "tests/sweep/test_engines.py"
+SWEEP_RUNNER = "tests/sweep/test_runner.py"
 MUTANTS = [
     Mutant("swap masks", "energy.py", "sigma = d2 * 0 + same", "sigma = 1 - (d2 * 0 + same)", RULE),
     Mutant("sign of the force", "energy.py", "attraction - rep", "attraction + rep", RULE),
@@ -113,6 +117,36 @@ MUTANTS = [
     Mutant("theory: second kernel", "theory/channel.py", "g * (d**2 - 1)", "g * d**2", "tests/theory/test_channel.py"),
     Mutant("theory: AT with Δ²", "theory/stability.py", "problem.delta**4", "problem.delta**2", "tests/theory/test_stability.py"),
     Mutant("theory: accuracy off by √2", "theory/observables.py", "return problem.m * abs(M) / math.sqrt(q)", "return problem.m * abs(M) / math.sqrt(2 * q)", "tests/theory/test_observables.py"),
+    Mutant("sweep: keys in any order", "sweep/values.py", "sort_keys=True", "sort_keys=False", SWEEP_JOBS),
+    Mutant("sweep: infinities as NaN", "sweep/values.py", "repr(value)}", '"nan"}', SWEEP_JOBS),
+    Mutant("sweep: seed not in the key", "sweep/jobs.py", '"seed": self.seed}\n        return', '"seed": 0}\n        return', SWEEP_JOBS),
+    Mutant("sweep: data not in the key", "sweep/jobs.py", 'identity | {"data": self.data}', "identity", SWEEP_JOBS),
+    Mutant("sweep: source not in the key", "sweep/jobs.py", '"source": code.source', '"source": ""', SWEEP_JOBS),
+    Mutant("sweep: local functions accepted", "sweep/jobs.py", "if found is not function:", "if found is None:", SWEEP_JOBS),
+    Mutant("sweep: a result is overwritten", "sweep/store.py", " WHERE result IS NULL", "", SWEEP_STORE),
+    Mutant("sweep: a failure stays", "sweep/store.py", "WHERE result IS NULL", "WHERE 0", SWEEP_STORE),
+    Mutant("sweep: failures count as finished", "sweep/store.py", '"SELECT key FROM results WHERE result IS NOT NULL"', '"SELECT key FROM results"', SWEEP_RUNNER),
+    Mutant("sweep: truncation overlooked", "sweep/store.py", "st_size % page:", "st_size % 1:", SWEEP_STORE),
+    Mutant("sweep: other databases accepted", "sweep/store.py", "if application != _APPLICATION:", "if False:", SWEEP_STORE),
+    Mutant("sweep: later formats accepted", "sweep/store.py", "if schema != _SCHEMA:", "if False:", SWEEP_STORE),
+    Mutant("sweep: digest of keys only", "sweep/store.py", "SELECT key, result FROM results ORDER", "SELECT key FROM results ORDER", SWEEP_STORE),
+    Mutant("sweep: a full disk unexplained", "sweep/store.py", "& 0xFF", "& 0x00", SWEEP_STORE),
+    Mutant("sweep: half a result stored", "sweep/runner.py", "if interrupts.requested():", "if False:", SWEEP_RUNNER),
+    Mutant("sweep: Ctrl-C cuts a row", "sweep/interrupts.py", "        self._held = True\n        yield", "        yield", SWEEP_RUNNER),
+    Mutant("sweep: no claims", "sweep/claims.py", "if not self._lock(1, _offset(key)):", "if False:", SWEEP_RUNNER),
+    Mutant("sweep: others' results overlooked", "sweep/claims.py", "if self.store.has_result(key):", "if False:", SWEEP_RUNNER),
+    Mutant("sweep: claims left behind", "sweep/claims.py", "if alone:", "if False:", SWEEP_STORE),
+    Mutant("sweep: no second attempt", "sweep/local.py", "_ATTEMPTS = 2", "_ATTEMPTS = 1", SWEEP_ENGINES),
+    Mutant("sweep: endless attempts", "sweep/local.py", "_ATTEMPTS = 2", "_ATTEMPTS = 5", SWEEP_ENGINES),
+    Mutant("sweep: orphans work on", "sweep/worker.py", "os._exit(0)", "pass", SWEEP_ENGINES),
+    Mutant("sweep: prints among the answers", "sweep/worker.py", "os.dup2(2, 1)", "pass", SWEEP_ENGINES),
+    Mutant("sweep: threads in this process", "sweep/engines.py", "with one_thread():", "if True:", SWEEP_ENGINES),
+    Mutant("sweep: threads not restored", "sweep/work.py", "torch.set_num_threads(threads)", "pass", SWEEP_ENGINES),
+    Mutant("sweep: other code accepted", "sweep/work.py", 'if code_of(function) != Code(*call["code"]):', "if False:", SWEEP_ENGINES),
+    Mutant("sweep: exit ends the sweep", "sweep/work.py", "(Exception, SystemExit)", "Exception", SWEEP_ENGINES),
+    Mutant("sweep: threads on the cluster", "sweep/cluster.py", "    use_one_thread()\n", "", "tests/sweep/test_cluster.py"),
+    Mutant("sweep: a lost cluster unexplained", "sweep/cluster.py", "except (OSError, CancelledError, asyncio.CancelledError) as error:", "except ZeroDivisionError as error:", "tests/sweep/test_cluster.py"),
+    Mutant("progress: rate of what is left", "progress.py", "(total - done) / rate", "total / rate", SWEEP_RUNNER),
 ]  # fmt: skip
 
 
