@@ -5,7 +5,7 @@ from typing import Protocol
 
 from matplotlib.figure import Figure
 
-from fermibose.paper import beyond, fig3, fig4, fig5
+from fermibose.paper import beyond, fig3, fig4, fig5, rho
 from fermibose.paper.scale import Scale
 from fermibose.paper.verdict import Verdict
 from fermibose.sweep import Job, Row
@@ -28,5 +28,6 @@ FIGURES: dict[str, PaperFigure] = {
     "fig3": fig3,
     "fig4": fig4,
     "fig5": fig5,
+    "rho": rho,
     "beyond": beyond,
 }

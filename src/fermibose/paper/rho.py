@@ -1,0 +1,49 @@
+"""Accuracy against the fraction ρ of boson pairs, from theory."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fermibose.paper.scale import Scale
+from fermibose.paper.theory_curves import curve_job, curve_of, draw_curve
+from fermibose.paper.verdict import Verdict
+from fermibose.plotting import canvas
+from fermibose.sweep import Job, Row
+
+
+def plan(scale: Scale) -> list[Job]:
+    """One curve; half of its points lie in the last tenth, where the accuracy falls."""
+    half = scale.theory_points
+    values = np.concatenate([np.linspace(0, 0.9, half), np.linspace(0.9, 1, half + 1)[1:]])
+    return [curve_job("rho", values)]
+
+
+def draw(rows: Sequence[Row], scale: Scale) -> Figure:
+    """The accuracy."""
+    with canvas(size=(5.6, 3.8)) as (fig, ax):
+        curve = curve_of(rows, "rho")
+        if curve is not None:
+            draw_curve(ax, curve, "accuracy")
+            ax.axhline(0.5, color="0.6", linewidth=0.8, linestyle="--", label="chance")
+            ax.legend(loc="lower left")
+        ax.set(xlabel="fraction of boson pairs ρ", ylabel="test accuracy", ylim=(0.45, 1))
+    return fig
+
+
+def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+    """The paper's words: the accuracy deteriorates sharply above a threshold."""
+    curve = curve_of(rows, "rho")
+    if curve is None:
+        return []
+    rho, accuracy = curve["values"], curve["accuracy"]
+    before = accuracy[rho <= 0.9 + 1e-9]
+    chance = rho[accuracy < 0.5 + 1e-6]
+    threshold = f"chance from ρ = {chance.min():.3f} on" if len(chance) else "chance not reached"
+    return [
+        Verdict("rho", "accuracy lost from ρ = 0 to 0.9 is small", 100 * float(np.ptp(before)),
+                5.0, 0.0, "at most", unit="points"),
+        Verdict("rho", "accuracy lost from ρ = 0.9 to 1 is large",
+                100 * float(before[-1] - accuracy.min()), 30.0, 0.0, "at least", unit="points",
+                note=threshold),
+    ]  # fmt: skip

@@ -1,0 +1,135 @@
+"""The report on a tiny reproduction. Oracles: the HTML parser, statistics by hand, Chromium."""
+
+import re
+import shutil
+import statistics
+import subprocess
+from dataclasses import replace
+
+import pytest
+from tests.report.test_page import Outline
+from typer.testing import CliRunner
+
+from fermibose.cli import app
+from fermibose.paper import fig4, figures
+from fermibose.paper import scale as scales
+from fermibose.paper.errata import ERRATA
+from fermibose.paper.verdict import Verdict
+from fermibose.report import robustness, story
+from fermibose.report.page import Badge
+from fermibose.report.texts import ABOUT
+from fermibose.sweep import Store, run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+TINY = replace(scales.quick(), sweep=(0.2, 0.4), coarse=(0.3,), hidden=5, epochs=2, theory_points=4)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    found = Store(tmp_path_factory.mktemp("report") / "results.sqlite")
+    run(fig4.plan(TINY), found)
+    return found
+
+
+@pytest.fixture
+def page(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "FIGURES", {"fig4": fig4})
+    monkeypatch.setattr(story, "FIGURES", {"fig4": fig4})
+    return story.tell(list(story.chapters(store, TINY)), TINY, tmp_path)
+
+
+def test_the_page_tells_figure_verdicts_errata_and_provenance(page, store):
+    found = Outline(page)
+    titles = [ABOUT["fig4"].title, "Errata of the paper", "Robustness of everything"]
+    for text in (*titles, "accuracy of the MLP", "torch ", *(e.right for e in ERRATA)):
+        assert text in found.text
+    accuracy = next(
+        row.result["test_accuracy"] for row in store.rows() if row.params["coupling"] == "mlp"
+    )
+    assert f"{100 * accuracy:.4g}" in found.text
+    assert [image["alt"] for image in found.all("img")] == [ABOUT["fig4"].alt]
+
+
+def test_figures_without_runs_are_left_out_and_missing_runs_counted(store, tmp_path):
+    assert not list(story.chapters(Store(tmp_path / "empty.sqlite"), TINY))
+    more = replace(TINY, sweep=(0.2, 0.4, 0.6))
+    (chapter,) = (c for c in story.chapters(store, more) if c.name == "fig4")
+    assert chapter.missing == 1
+
+
+def test_every_figure_has_its_words():
+    assert set(figures.FIGURES) <= set(ABOUT)
+
+
+def test_a_verdict_that_fails_says_by_how_much():
+    table = story.verdict_table(
+        [
+            Verdict("f", "a", 1.0, 3.0, 0.5, note="why"),
+            Verdict("f", "b", 3.1, 3.0, 0.5),
+            Verdict("f", "c", None, 3.0),
+        ]
+    )
+    badges, remarks = [row[3] for row in table.rows], [row[4] for row in table.rows]
+    words = ("not reproduced", "reproduced", "not measured")
+    assert badges == [Badge(w, p) for w, p in zip(words, (False, True, None), strict=True)]
+    assert remarks == ["off by 1.5 more than allowed; why", "", ""]
+
+
+def test_robustness_rows_are_means_and_standard_errors_over_complete_seeds():
+    values = [0.30, 0.36, 0.33]
+    results = {
+        f"pgd | net | {threat} | seed {seed}": {"robust": value}
+        for threat in robustness.STRENGTHS
+        for seed, value in enumerate(values)
+    }
+    results["pgd | net | linf 0.1 | seed 3"] = {"robust": 0.9}  # an unfinished seed
+    results |= {
+        f"areas | net | seed {seed}": {"clean_4000": 0.8 + 0.01 * seed, "noise_area": 50.0}
+        for seed in range(3)
+    }
+    ((name, clean, *robust, area, seeds),) = robustness.table(results, "pgd")
+    error = 100 * statistics.stdev(values) / 3**0.5
+    assert (name, area, seeds) == ("net", "50.0 ± 0.0", "3")
+    assert clean == "81.0 ± 0.6"
+    assert robust == [f"{100 * statistics.mean(values):.1f} ± {error:.1f}"] * 4
+
+
+def test_several_blocks_of_a_seed_are_averaged_first():
+    results = {
+        f"table | net | {threat} | seed {seed} | block {block}": {"robust": value}
+        for threat in robustness.STRENGTHS
+        for seed, pair in enumerate([(0.2, 0.4), (0.3, 0.5)])
+        for block, value in enumerate(pair)
+    } | {f"pgd | net | {t} | seed 0": {"robust": 0.1} for t in robustness.STRENGTHS}
+    results["areas | net | seed 0"] = {"clean_4000": 0.8, "noise_area": 50.0}
+    ((*_, attacked, _, seeds),) = robustness.table(results, "table")
+    assert (attacked, seeds) == ("35.0 ± 5.0", "2")
+
+
+def test_the_shipped_results_make_a_full_table():
+    rows = list(robustness.table(robustness.shipped(), "pgd"))
+    assert len(rows) >= 10
+    assert all(re.match(r"^\d", cell) for row in rows for cell in row[1:])
+
+
+def test_the_command_says_what_is_missing(tmp_path):
+    runner = CliRunner()
+    gone = runner.invoke(app, ["report", "--store", str(tmp_path / "no.sqlite")])
+    assert "fbm reproduce" in str(gone.exception)
+    Store(tmp_path / "empty.sqlite")
+    empty = runner.invoke(app, ["report", "--store", str(tmp_path / "empty.sqlite")])
+    assert "no run of the quick scale" in str(empty.exception)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_shows_it_without_a_complaint(page, tmp_path):
+    file = tmp_path / "report.html"
+    file.write_text(page, encoding="utf-8")
+    flags = "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run"
+    done = subprocess.run(
+        [CHROMIUM, *flags.split(), f"--user-data-dir={tmp_path / 'profile'}",
+         "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", file.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in done.stderr
+    assert "main-svg" in done.stdout  # plotly has drawn
