@@ -37,6 +37,7 @@ SWEEP_JOBS = "tests/sweep/test_jobs.py"
 SWEEP_STORE = "tests/sweep/test_store.py"
 SWEEP_ENGINES = "tests/sweep/test_engines.py"
 SWEEP_RUNNER = "tests/sweep/test_runner.py"
+PAPER = "tests/paper/test_learning.py"
 MUTANTS = [
     Mutant("swap masks", "energy.py", "sigma = d2 * 0 + same", "sigma = 1 - (d2 * 0 + same)", RULE),
     Mutant("sign of the force", "energy.py", "attraction - rep", "attraction + rep", RULE),
@@ -147,6 +148,18 @@ MUTANTS = [
     Mutant("sweep: threads on the cluster", "sweep/cluster.py", "    use_one_thread()\n", "", "tests/sweep/test_cluster.py"),
     Mutant("sweep: a lost cluster unexplained", "sweep/cluster.py", "except (OSError, CancelledError, asyncio.CancelledError) as error:", "except ZeroDivisionError as error:", "tests/sweep/test_cluster.py"),
     Mutant("progress: rate of what is left", "progress.py", "(total - done) / rate", "total / rate", SWEEP_RUNNER),
+    Mutant("paper: recorded distance of its own pairs", "paper/learning.py", '"recorded_boson_distance": share * mean', '"recorded_boson_distance": share * boson', PAPER),
+    Mutant("paper: shares exchanged", "paper/learning.py", '"recorded_fermion_distance": (1 - share)', '"recorded_fermion_distance": share', PAPER),
+    Mutant("paper: components not centred", "paper/learning.py", "h - h.mean(0)", "h", PAPER),
+    Mutant("paper: deviations for variances", "paper/learning.py", "s.square().numpy()", "s.numpy()", PAPER),
+    Mutant("paper: area as a sum", "paper/learning.py", "float(trapezoid(curve.accuracy, curve.epsilons))", "float(curve.accuracy.sum() / 100)", PAPER),
+    Mutant("paper: linear imbalance", "paper/images.py", "imbalance ** -np", "(1 / imbalance) * np", PAPER),
+    Mutant("paper: the top is its own second peak", "paper/marks.py", "return float(curve[other] -", "return float(curve[top] -", "tests/paper/test_marks.py"),
+    Mutant("paper: noise makes peaks", "paper/marks.py", "if dip > 3 * noise", "if dip > 0 * noise", "tests/paper/test_marks.py"),
+    Mutant("paper: at least means at most", "paper/verdict.py", '"at least": -off', '"at least": off', "tests/paper/test_verdict.py"),
+    Mutant("paper: deviation for error", "paper/series.py", "spread / len(array) ** 0.5", "spread", "tests/paper/test_reproduce.py"),
+    Mutant("paper: a run counts twice", "paper/series.py", "{})[row.seed] =", "{})[id(row)] =", "tests/paper/test_reproduce.py"),
+    Mutant("paper: settings mixed", "paper/beyond.py", "== usual | changed", "!= changed", "tests/paper/test_reproduce.py"),
 ]  # fmt: skip
 
 

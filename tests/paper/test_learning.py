@@ -8,10 +8,17 @@ import torch
 from sklearn.decomposition import PCA
 
 from fermibose import PairEnergy
+from fermibose.data.subsets import rank_in_class
 from fermibose.errors import InputError
 from fermibose.machine.local_rule import pair_force
 from fermibose.paper.images import images
-from fermibose.paper.learning import learn, principal_components, recorded_distances, trajectories
+from fermibose.paper.learning import (
+    learn,
+    principal_components,
+    recorded_distances,
+    robustness,
+    trajectories,
+)
 
 
 @pytest.fixture
@@ -80,6 +87,32 @@ def test_boson_share_counts_pairs():
     training = learn(data, "labelled", 0.3, (4,), 1, 50, seed=0)
     # One batch of all 50 images: 10·(5·4/2) of 50·49/2 pairs are bosons.
     assert training.history["layer 1"]["boson_share"] == pytest.approx([100 / 1225])
+
+
+def test_robustness_against_steps_made_by_hand():
+    """FGSM and areas once more: the sign of autograd's gradient, straight lines between points."""
+    data = images("mnist5k", per_class=10)
+    net = learn(data, "labelled", 0.4, (12,), 4, 50, seed=0).net
+    found = robustness(net, data, seed=0)
+    first = rank_in_class(data.y_test) < 100
+    x, y = torch.tensor(data.x_test[first]), torch.tensor(data.y_test[first])
+    leaf = x.clone().requires_grad_()
+    torch.nn.functional.cross_entropy(net(leaf), y, reduction="sum").backward()
+    right = net(x).argmax(1) == y
+
+    def fooled_less(epsilon):
+        points = (x + epsilon * leaf.grad.sign()).clamp(0, 1)
+        return float((right & (net(points).argmax(1) == y)).double().mean())
+
+    expected = [fooled_less(k / 100) for k in range(80)]
+    assert found["fgsm_curve"] == pytest.approx(expected, abs=1.5e-3)
+    for kind in ("fgsm", "noise"):
+        curve = found[f"{kind}_curve"]
+        lines = [(a + b) / 2 for a, b in itertools.pairwise(curve)]
+        assert found[f"{kind}_area"] == pytest.approx(sum(lines), abs=1e-3)  # 100 % · 0.01
+    assert found["noise_curve"][0] == pytest.approx(float(right.double().mean()))
+    image = np.frombuffer(bytes.fromhex(found["noise_example"]), np.uint8) / 255
+    assert image[200:500].std() > 0.2  # noise of strength 0.4, clipped
 
 
 def test_imbalance_is_geometric_and_keeps_the_first_images():

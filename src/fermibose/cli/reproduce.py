@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from fermibose.cli.options import console
 from fermibose.errors import InputError
@@ -56,7 +57,11 @@ def reproduce(
         outcome = run(jobs, shelf, engine=worker)
         console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
         for row in outcome.failures:
-            console.print(f"[yellow]failed:[/] {row.params}, seed {row.seed}: {row.error}")
+            reason = (row.error or "").strip().splitlines()[-1]  # of its traceback
+            console.print(
+                f"[yellow]failed:[/] {escape(f'{row.params}, seed {row.seed}: {reason}')}",
+                soft_wrap=True,
+            )
         for suffix in (".png", ".svg"):
             save_figure(figure.draw(outcome.rows, scale), output / f"{name}{suffix}")
         verdicts += figure.verdicts(outcome.rows, scale)
@@ -71,7 +76,6 @@ def reproduce(
 
 
 def _print(verdicts: "list[Verdict]") -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title="Measured against published", title_justify="left", show_lines=True)

@@ -21,10 +21,11 @@ def draw_series(ax: Any, found: Series, coupling: str) -> None:
     """Means against d_F with standard errors as bars (none where there is a single seed)."""
     if not len(found):
         return
-    runs = f" ({found.seeds} seed{'s' if found.seeds > 1 else ''})"
+    fewest, most = found.fewest, found.seeds
+    runs = f"{most} seed{'s' * (most > 1)}" if fewest == most else f"{fewest} to {most} seeds"
     bars = np.nan_to_num(found.error)
     look = {"color": COLOUR[coupling], "fmt": "-", "linewidth": 1.3, "elinewidth": 0.8}
-    ax.errorbar(found.x, found.mean, bars, label=f"{coupling}{runs}", **look)
+    ax.errorbar(found.x, found.mean, bars, label=f"{coupling} ({runs})", **look)
 
 
 def draw_band(

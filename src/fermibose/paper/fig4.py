@@ -159,11 +159,8 @@ def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:
         height = float(np.interp(place, found.x, found.mean))
         ax.plot(place, height, "o", color=COLOURS["highlight"], markersize=5, zorder=5)
         label = f"${name[0]}_{name[1]}$" if len(name) == 2 else f"${name}$"
-        below = name in ("V", "S1", "B1")
-        ax.annotate(
-            label, (place, height), xytext=(0, -13 if below else 6), textcoords="offset points",
-            ha="center", fontsize=10,
-        )  # fmt: skip
+        offset = {"S1": (-14, 2), "V": (0, -15), "B1": (0, -20), "S2": (10, 5)}.get(name, (0, 8))
+        ax.annotate(label, (place, height), xytext=offset, textcoords="offset points", ha="center")
 
 
 def _draw_distances(ax: Any, rows: Sequence[Row], table: published.Table) -> None:

@@ -1,7 +1,7 @@
 """Rows of a sweep as curves: means over seeds with their standard errors."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,8 @@ class Series:
     mean: Floats  # (points, …)
     error: Floats  # standard error of the mean, NaN for a single seed
     spread: Floats  # standard deviation over seeds, NaN for a single seed
-    seeds: int  # the most that any point has
+    seeds: int  # the most that a point has
+    fewest: int  # the fewest that a point has
 
     def __len__(self) -> int:
         return len(self.x)
@@ -28,9 +29,8 @@ class Series:
     def within(self, low: float, high: float) -> "Series":
         """The points with low ≤ x ≤ high."""
         kept = (self.x >= low - 1e-9) & (self.x <= high + 1e-9)
-        return Series(
-            self.x[kept], self.mean[kept], self.error[kept], self.spread[kept], self.seeds
-        )
+        parts = {name: getattr(self, name)[kept] for name in ("x", "mean", "error", "spread")}
+        return replace(self, **parts)
 
 
 class Run(NamedTuple):
@@ -66,8 +66,9 @@ def series(
     points = sorted(runs)
     found = [statistics(list(runs[x].values()), scale) for x in points]
     mean, error, spread = (np.array([triple[k] for triple in found]) for k in range(3))
-    seeds = max((len(values) for values in runs.values()), default=0)
-    return Series(np.array(points, dtype=np.float64), mean, error, spread, seeds)
+    counts = [len(values) for values in runs.values()] or [0]
+    x = np.array(points, dtype=np.float64)
+    return Series(x, mean, error, spread, max(counts), min(counts))
 
 
 def statistics(values: Sequence[Any], scale: float = 1.0) -> tuple[Floats, Floats, Floats]:
