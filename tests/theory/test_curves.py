@@ -131,8 +131,10 @@ def test_a_temperature_too_low_costs_its_point_and_not_the_others():
 
 
 def test_unknown_quantities_are_refused_with_the_choices(tmp_path):
-    diagram = phase_diagram(Problem(), "delta", [0.5], "alpha", [2.5], workers=1, show=False)
-    curve = trace(Problem(), "alpha", [2.5])
+    diagram = phase_diagram(
+        Problem(), "delta", [0.5], "alpha", [2.5], tol=1e-8, workers=1, show=False
+    )
+    curve = trace(Problem(), "alpha", [2.5], tol=1e-8)
     for call in (
         lambda: diagram.map("foo"),
         lambda: diagram.draw(tmp_path / "foo.png", quantity="foo"),
