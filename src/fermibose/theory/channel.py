@@ -30,7 +30,16 @@ class Effective:
     F: Array
     r: Array  # ∂F/∂r
     t: Array  # ∂F/∂t
-    share: Array | float = 1.0  # part of its cell a node stands for; not 1 beside a jump of ∇F
+    force2: Array  # |∇F|²
+    share: Array | None = None  # part of its cell a node stands for; not 1 beside a jump of ∇F
+
+    @property
+    def weighted(self) -> tuple[Array, Array, Array, Array]:
+        """F, ∂F/∂r, ∂F/∂t and |∇F|² as averages need them."""
+        if self.share is None:
+            return self.F, self.r, self.t, self.force2
+        share = self.share
+        return self.F * share, self.r * share, self.t * share, self.force2 * share
 
 
 @dataclass(frozen=True)
@@ -57,9 +66,9 @@ class Channel(Protocol):
 def gaussian_kernels(
     x: Axis, z: Axis, s: float, *, order: int, depth: float = math.inf, lift: float = 0.0
 ) -> Array:
-    """Matrices K_j, j = 0 … order, stacked, with Σ_k K_j[i, k] g(z_k) = ∂ʲ/∂xʲ ∫ N(z; x_i, s²) g(z) dz.
+    """Matrices K_j, j = 0 … order, with Σ_k K_j[i, k] g(z_k) = ∂ʲ/∂xʲ ∫ N(z; x_i, s²) g(z) dz.
 
-    On a folded z-axis g is even and the mirror image of each node is added, as far as its Gaussian
+    Shape (order + 1, x, z). On a folded z-axis g is even and the mirror image of each node is added, as far as its Gaussian
     is above e^{−depth}. order is at most 2; lift multiplies everything by e^{lift}.
     """
     scale = z.weights / (s * math.sqrt(2 * math.pi)) / (2 if z.folded else 1)
@@ -126,7 +135,8 @@ class GaussianChannel:
         if self._last is None or self._last[0] != c:
             m = self._moments(c)
             F = self._table.lowest + (2 * LIFT - np.log(m.Z)) / self.beta
-            self._last = (c, m, Effective(F, m.r / -self.beta, m.t / -self.beta))
+            r, t = m.r / -self.beta, m.t / -self.beta
+            self._last = (c, m, Effective(F, r, t, r**2 + t**2))
         return self._last[2]
 
     def response(self, c: float) -> Response:

@@ -48,7 +48,7 @@ class MoreauChannel:
         grad_r, grad_t = self._offsets(z_r, z_t, c)
         F = local.H + c / 2 * (grad_r**2 + grad_t**2)
         share = _share(self._axes[0], F, grad_r, _resolvent(local, c).rr, z_r, z_t)
-        return Effective(F, grad_r, grad_t, share)
+        return Effective(F, grad_r, grad_t, grad_r**2 + grad_t**2, share)
 
     def response(self, c: float) -> Response:
         """∇²F away from the jumps, and H(z*)."""

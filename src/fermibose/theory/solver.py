@@ -31,7 +31,7 @@ from fermibose.theory.threads import one_thread
 
 _SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
 _ENOUGH = 1e-7  # residual at which the fine grid takes over: below any error it estimates
-_NEAR = 10  # iterations in which a neighbour's solution must lead to this one
+_NEAR = 7  # iterations in which a neighbour's solution must lead to this one
 _FAR = 0.1  # residual beyond which it is no neighbour's
 _MOVE = 1e-4  # length of the differences that estimate a Jacobian
 _UNDECIDED = 1e-3  # label stiffness below 0 that grids may disagree on, beside a transition
@@ -178,7 +178,8 @@ def _finish(
     if not (0 < tol < 1):
         raise InputError(f"tol must be between 0 and 1, got {tol!r}")
     begin = x if history.last is None else history.propose()
-    rough = iterate(second, begin, tol=_ENOUGH, max_iterations=_NEAR, history=history)
+    enough, most = (_ENOUGH, 12) if guess is None else (max(_ENOUGH, 0.05 * guess.error), _NEAR)
+    rough = iterate(second, begin, tol=enough, max_iterations=most, history=history)
     if guess is not None and not (rough.converged and _alike(rough.x, x)):
         raise ConvergenceError(f"{guess.problem} has no solution near by", to_overlaps(rough.x))
     saddle, history = SaddlePoint(problem), history.elsewhere()

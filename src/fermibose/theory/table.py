@@ -59,6 +59,11 @@ def kept_table(problem: Problem, r: Axis, t: Axis) -> Table:
     return replace(whole, weight=whole.weight[part], weighted=whole.weighted[part])
 
 
+def forget_tables() -> None:
+    """Let the kept tables go."""
+    _whole_table.cache_clear()
+
+
 @lru_cache(maxsize=6)
 def _whole_table(pair: Problem, step: float, size: int, folded: bool) -> Table:
     reach = (size - 1.25) * step  # rounds up to size − 1 steps
