@@ -18,10 +18,11 @@ from fermibose.theory import (
     solve,
     solver,
 )
-from fermibose.theory.channel import GaussianChannel, pair_table
+from fermibose.theory.channel import GaussianChannel
 from fermibose.theory.fixed_point import iterate
 from fermibose.theory.grid import Axis
 from fermibose.theory.saddle import SaddlePoint, to_overlaps, to_vector, update
+from fermibose.theory.table import pair_table
 
 # M, q, ε_g, accuracy, AT of an independent solver; M to 1e-5, ε_g to 1e-7. Its grid is coarser than
 # ours: at α = 5 its M is off by 2e-5, which test_the_equations_hold_on_an_unturned_grid settles.
