@@ -142,7 +142,7 @@ MUTANTS = [
     Mutant("sweep: orphans work on", "sweep/worker.py", "os._exit(0)", "pass", SWEEP_ENGINES),
     Mutant("sweep: prints among the answers", "sweep/worker.py", "os.dup2(2, 1)", "pass", SWEEP_ENGINES),
     Mutant("sweep: threads in this process", "sweep/engines.py", "with one_thread():", "if True:", SWEEP_ENGINES),
-    Mutant("sweep: threads not restored", "sweep/work.py", "torch.set_num_threads(threads)", "pass", SWEEP_ENGINES),
+    Mutant("sweep: threads not restored", "sweep/work.py", "with threadpool_limits(None):", "if True:", SWEEP_ENGINES),
     Mutant("sweep: other code accepted", "sweep/work.py", 'if code_of(function) != Code(*call["code"]):', "if False:", SWEEP_ENGINES),
     Mutant("sweep: exit ends the sweep", "sweep/work.py", "(Exception, SystemExit)", "Exception", SWEEP_ENGINES),
     Mutant("sweep: threads on the cluster", "sweep/cluster.py", "    use_one_thread()\n", "", "tests/sweep/test_cluster.py"),
