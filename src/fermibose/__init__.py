@@ -21,7 +21,7 @@ _HOME = {
     "FermiBoseNet": "fermibose.machine.network",
     "PairLoss": "fermibose.machine.loss",
 }
-_ROOMS = {"attacks", "data", "machine", "theory"}
+_ROOMS = {"attacks", "cavity", "data", "machine", "theory"}
 
 __all__ = [
     "FermiBoseClassifier",
