@@ -90,14 +90,15 @@ def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
 def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
     rows = run(beyond.plan(TINY), Store(tmp_path / "store.sqlite"), show=False).rows
     assert len(rows) == 3 * 5  # as published and two variations, 2 · 2 machines and an MLP
-    data = images("mnist5k", imbalance=10.0)
     energy = PairEnergy(0.4, coupling="averaged")
-    recipe = Recipe((6,), energy, epochs=2, readout_epochs=2)
-    by_hand = train(data.x_train, data.y_train, recipe, test=(data.x_test, data.y_test))
-    chosen = beyond._with(rows, TINY, {"imbalance": 10.0})
-    found = series(chosen, "test_accuracy", coupling="averaged")
-    assert found.x.tolist() == [0.2, 0.4]
-    assert found.mean[1] == pytest.approx(by_hand.history["readout"]["test_accuracy"].mean())
+    for changed, units in (({}, 6), ({"hidden": 4}, 4), ({"imbalance": 10.0}, 6)):
+        data = images("mnist5k", imbalance=changed.get("imbalance", 1.0))
+        recipe = Recipe((units,), energy, epochs=2, readout_epochs=2)
+        by_hand = train(data.x_train, data.y_train, recipe, test=(data.x_test, data.y_test))
+        chosen = beyond._with(rows, TINY, changed)
+        found = series(chosen, "test_accuracy", coupling="averaged")
+        assert found.x.tolist() == [0.2, 0.4]
+        assert found.mean[1] == pytest.approx(by_hand.history["readout"]["test_accuracy"].mean())
 
 
 def row(d_f, seed, **result):

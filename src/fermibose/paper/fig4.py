@@ -39,7 +39,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
         top.errorbar(
             table["d_F"], table["test_accuracy_percent"], half,
             color=COLOUR["published"], fmt=".", markersize=3, elinewidth=0.6, alpha=0.7,
-            label="published (5 runs)",
+            label=f"published (5 runs{'' if scale.published_split else ', other images'})",
         )  # fmt: skip
         for coupling, found in accuracy.items():
             draw_series(top, found, coupling)
@@ -50,7 +50,8 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
                 top.axhspan(mlp - error, mlp + error, color=COLOUR["mlp"], alpha=0.15, linewidth=0)
             if len(accuracy["averaged"]) > 5:
                 _draw_marks(top, accuracy["averaged"], _marks(accuracy["averaged"], mlp))
-        top.set(ylabel="test accuracy (%)", ylim=(76.5, 87.2), title="(a)")
+        highest = max(found.mean.max(initial=86.0) for found in accuracy.values())
+        top.set(ylabel="test accuracy (%)", ylim=(76.5, highest + 1.2), title="(a)")
         legend(top, loc="lower center", ncols=2)
         _draw_distances(bottom, rows, table)
     return fig
