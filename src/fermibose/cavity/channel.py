@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.theory.channel import pair_table
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
+from fermibose.theory.table import pair_table
 
 _DEPTH = 21.0  # nodes below e^{−this} of the largest do not count
 _CHUNK = 60_000  # nodes handled at a time: they stay in the cache
