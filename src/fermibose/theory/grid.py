@@ -71,11 +71,12 @@ class Axis:
 
 
 def pair_values(phi: Function, r: Axis, t: Axis) -> tuple[Array, Array]:
-    """φ(z₁) and φ(z₂) at z = (t ± r)/√2 for every node of r × t, r folded: read-only views.
+    """φ(z₁) and φ(z₂) at z = (t ± r)/√2 for every node of r × t: read-only views.
 
-    Nodes at multiples of one step share their values: φ is evaluated along a line.
+    Where r is folded and all nodes are multiples of one step they share their values: φ is
+    evaluated along a line.
     """
-    if r.step is None or r.step != t.step:
+    if not r.folded or r.step is None or r.step != t.step:
         z_r, z_t = r.nodes[:, None], t.nodes
         return phi((z_t + z_r) / SQRT2), phi((z_t - z_r) / SQRT2)
     first, rows, columns = round(t.nodes[0] / t.step), r.nodes.size, t.nodes.size
