@@ -195,7 +195,8 @@ def _predict(known: Sequence[Solution], parameter: str, value: float) -> Solutio
     guesses = [_polynomial(at[-n - 1 : -1], states[-n:], at[-1]) for n in range(1, len(at))]
     changes = [float(np.abs(b - a).max()) for a, b in pairwise(guesses)]
     best = guesses[int(np.argmin(changes)) + 1] if changes else guesses[0]
-    return replace(last, overlaps=to_overlaps(best))
+    shift = states[-1] - to_vector(last.second)
+    return replace(last, overlaps=to_overlaps(best), second=to_overlaps(best - shift))
 
 
 def _polynomial(at: Array, states: Array, value: float) -> Array:
