@@ -1,6 +1,6 @@
-"""A second solver, written here with nothing of the package: the printed equations in (z₁, z₂) on a
-plain uniform grid, solved by damped repetition. It settles what the reference rows cannot, whose own
-grid error shows in their last digits, and where the phases end."""
+"""A second solver, written here with nothing of the package: the printed equations in (z₁, z₂) on
+a plain uniform grid, solved by damped repetition. It settles what the reference rows cannot, whose
+own grid error shows in their last digits, and where the phases end."""
 
 import math
 

@@ -25,8 +25,8 @@ from fermibose.theory.grid import Axis
 from fermibose.theory.saddle import SaddlePoint, to_overlaps, to_vector, update
 from fermibose.theory.table import pair_table
 
-# M, q, ε_g, accuracy, AT of an independent solver; M to 1e-5, ε_g to 1e-7. Its row at α = 5 is off by
-# more than that: test_brute_force.py shows why, and compares it where it is right.
+# M, q, ε_g, accuracy, AT of an independent solver; M to 1e-5, ε_g to 1e-7. Its row at α = 5 is off
+# by more than that: test_brute_force.py shows why, and compares it where it is right.
 TABLE = [
     ({"alpha": 0.1}, 0.146116, 0.495478, 0.237391, 0.660988, 0.4485),
     ({"alpha": 0.5}, 0.491830, 0.729978, 0.146035, 0.875197, 0.6379),
@@ -150,7 +150,7 @@ def test_reference_points_along_rho(rho, M, accuracy, loss):
     [
         (0.5, 0.4042, 0.3825, 13.324, 0.01198, 0.14616),
         (1.5, 0.6932, 0.9200, 7.356, 0.03744, 0.10250),
-        # q is 1.3810 in the table; the limit of finite temperatures says 1.3813 (test_brute_force.py)
+        # q is 1.3810 in the table; the limit of finite temperatures is 1.3813 (test_brute_force.py)
         (2.5, 0.9159, None, 5.497, 0.06940, 0.08536),
     ],
 )
@@ -286,8 +286,11 @@ def test_a_state_known_to_be_unstable_is_not_a_solution(monkeypatch):
 
 
 def test_clusters_too_sharp_for_the_search_are_refused():
-    with pytest.raises(ConvergenceError, match=r"label stiffness -98\.7"):
-        solve(Problem(delta=1e-5))
+    """At once; and the limit of sharp clusters is reached long before: M changes by Δ²."""
+    with pytest.raises(ConvergenceError, match=r"delta = 0\.001 is too small for beta = 50"):
+        solve(Problem(delta=1e-3))
+    M = [solve(Problem(delta=delta)).M for delta in (0.04, 0.02)]
+    assert M[0] > M[1] > 0.67
 
 
 def test_branches_and_their_free_energies():

@@ -1,5 +1,7 @@
 """From a problem to its solution: explore, choose a branch, refine it."""
 
+import math
+
 from fermibose.errors import InputError
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
 from fermibose.theory.problem import Problem
@@ -21,6 +23,7 @@ from fermibose.theory.search import (
 from fermibose.theory.solution import Solution
 from fermibose.theory.threads import one_thread
 
+_SHARPEST = 2e-3  # thermal width of the pre-activations that the largest table still resolves
 _UNDECIDED = 1e-3  # label stiffness below 0 that grids may disagree on, beside a transition
 
 
@@ -41,6 +44,7 @@ def solve(
     """
     if not isinstance(problem, Problem):
         raise InputError(f"solve needs a fermibose.theory.Problem, got {problem!r}")
+    _check_sharpness(problem)
     if isinstance(start, Solution):
         near = follow(problem, start, tol=tol)
         if near is not None:
@@ -59,6 +63,17 @@ def solve(
             solution,
         )
     return solution
+
+
+def _check_sharpness(problem: Problem) -> None:
+    """Refuse clusters whose thermal width s = Δ√(χ/β), with χ at most 1/λ_w, no table resolves."""
+    s = problem.delta / math.sqrt(problem.weight_decay * problem.beta)
+    if s < _SHARPEST and not problem.zero_temperature:
+        raise ConvergenceError(
+            f"delta = {problem.delta:g} is too small for beta = {problem.beta:g}: pre-activations "
+            f"spread by {s:.1g} at most, less than the grid resolves ({_SHARPEST:g}); use a larger "
+            "delta (M changes by about 5 delta² there), or a smaller beta"
+        )
 
 
 @one_thread
