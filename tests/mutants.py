@@ -109,6 +109,9 @@ MUTANTS = [
     Mutant("theory: √2 of the label force", "theory/replica.py", "return SQRT2 * self._sum([boson", "return self._sum([boson", THEORY),
     Mutant("theory: ρ swapped", "theory/replica.py", "np.array([problem.rho, 1 - problem.rho])", "np.array([1 - problem.rho, problem.rho])", "tests/theory/test_solver.py"),
     Mutant("theory: second kernel", "theory/channel.py", "g * (d**2 - 1)", "g * d**2", "tests/theory/test_channel.py"),
+    Mutant("theory: both members alike", "theory/grid.py", "windows[rows - 1 :: -1]", "windows[rows - 1 :]", "tests/theory/test_channel.py"),
+    Mutant("theory: error of no other grid", "theory/refinement.py", "_SECOND = 1.5", "_SECOND = 1.0", "tests/theory/test_solver.py"),
+    Mutant("theory: points lost in silence", "theory/curves.py", "left out)\" if count else", "left out)\" if False else", "tests/theory/test_curves.py"),
     Mutant("theory: AT with Δ²", "theory/stability.py", "problem.delta**4", "problem.delta**2", "tests/theory/test_stability.py"),
     Mutant("theory: accuracy off by √2", "theory/observables.py", "return problem.m * abs(M) / math.sqrt(q)", "return problem.m * abs(M) / math.sqrt(2 * q)", "tests/theory/test_observables.py"),
 ]  # fmt: skip
