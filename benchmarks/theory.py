@@ -7,9 +7,9 @@ The Monte Carlo iteration evaluates the averages of the saddle-point equations w
 1000 thermal samples for each of the two label pairs that matter, in plain vectorised NumPy.
 
 A curve is 30 points by continuation with every column of its table. Its cost is processor time on
-one core, in units of the whole ``solve`` of the default point (both grids, all observables, no table
-kept from before), measured in turns with it. Nothing is scaled to what a point needs: where Δ is
-large the grids are larger than the default point's, and the curve pays for them.
+one core, in units of the whole ``solve`` of the default point (both grids, all observables, no
+table kept from before), measured in turns with it. Nothing is scaled to what a point needs: where Δ
+is large the grids are larger than the default point's, and the curve pays for them.
 """
 
 import math

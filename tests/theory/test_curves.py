@@ -5,13 +5,16 @@ import csv
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
+import matplotlib
 import numpy as np
 import pytest
 
 from fermibose.errors import InputError
 from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, trace
 from fermibose.theory import curves as curves_module
+from fermibose.theory import figures as figures_module
 from fermibose.theory.figures import figure_2, figure_attack, figure_rho
 from fermibose.theory.saddle import distance
 
@@ -141,6 +144,28 @@ def test_a_diagram_and_what_it_could_not_solve(tmp_path, monkeypatch):
     assert curve.failures == ("not this one",)
     with pytest.raises(ConvergenceError, match="not this one"):
         trace(Problem(alpha=2.0), "delta", [1.0])
+
+
+def test_figures_say_how_many_points_are_missing(tmp_path, monkeypatch):
+    """The text of a vector figure, with and without failures."""
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+
+    def texts(draw):
+        draw(tmp_path / "figure.svg")
+        return (tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+    curve = trace(Problem(), "delta", [0.4, 0.5])
+    diagram = phase_diagram(
+        Problem(), "delta", [0.4, 0.5], "alpha", [2.0, 2.5], workers=1, show=False
+    )
+    for whole in (curve, diagram):
+        assert "not solved" not in texts(whole.draw)
+        assert "(1 point not solved, left out)" in texts(replace(whole, failures=("a",)).draw)
+        assert "(2 points not solved, left out)" in texts(replace(whole, failures=("a", "b")).draw)
+    lame = replace(curve, failures=("a",))
+    monkeypatch.setattr(figures_module, "trace", lambda *_, **__: lame)
+    for draw in (figure_2, figure_rho, figure_attack):
+        assert "(1 point not solved, left out)" in texts(draw)
 
 
 def test_a_temperature_too_low_costs_its_point_and_not_the_others():

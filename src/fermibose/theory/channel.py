@@ -68,8 +68,9 @@ def gaussian_kernels(
 ) -> Array:
     """Matrices K_j, j = 0 … order, with Σ_k K_j[i, k] g(z_k) = ∂ʲ/∂xʲ ∫ N(z; x_i, s²) g(z) dz.
 
-    Shape (order + 1, x, z). On a folded z-axis g is even and the mirror image of each node is added, as far as its Gaussian
-    is above e^{−depth}. order is at most 2; lift multiplies everything by e^{lift}.
+    On a folded z-axis g is even and the mirror image of each node is added, as far as its Gaussian
+    is above e^{−depth}. order is at most 2; lift multiplies everything by e^{lift}. The shape is
+    (order + 1, x, z).
     """
     scale = z.weights / (s * math.sqrt(2 * math.pi)) / (2 if z.folded else 1)
     kernels = _gaussian(z.nodes - x.nodes[:, None], s, scale, order, lift)

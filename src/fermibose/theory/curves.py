@@ -80,9 +80,20 @@ class Curve(Sequence[Solution]):
         with figure(path, columns=len(quantities), size=(4.4 * len(quantities), 3.4)) as (_, axes):
             for ax, name in zip(np.atleast_1d(axes).ravel(), quantities, strict=True):
                 draw_line(ax, self, name)
-                ax.set(xlabel=SYMBOLS[self.parameter], ylabel=name.replace("_", " "))
+                ax.set(xlabel=axis_label(self), ylabel=name.replace("_", " "))
                 if ax.get_legend_handles_labels()[0]:
                     ax.legend()
+
+
+def axis_label(curve: Curve) -> str:
+    """The parameter's symbol, and under it how many of its points are missing, if any."""
+    return SYMBOLS[curve.parameter] + missing(curve.failures)
+
+
+def missing(failures: Sequence[str]) -> str:
+    """A second line for the label of an axis that says what a figure does not show."""
+    count = len(failures)
+    return f"\n({count} point{'s' if count > 1 else ''} not solved, left out)" if count else ""
 
 
 def draw_line(ax: Any, curve: Curve, quantity: str, **look: Any) -> None:
@@ -195,7 +206,8 @@ def _predict(known: Sequence[Solution], parameter: str, value: float) -> Solutio
     guesses = [_polynomial(at[-n - 1 : -1], states[-n:], at[-1]) for n in range(1, len(at))]
     changes = [float(np.abs(b - a).max()) for a, b in pairwise(guesses)]
     best = guesses[int(np.argmin(changes)) + 1] if changes else guesses[0]
-    return replace(last, overlaps=to_overlaps(best))
+    shift = states[-1] - to_vector(last.second)
+    return replace(last, overlaps=to_overlaps(best), second=to_overlaps(best - shift))
 
 
 def _polynomial(at: Array, states: Array, value: float) -> Array:

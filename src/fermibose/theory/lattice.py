@@ -12,8 +12,9 @@ from fermibose.theory.problem import Problem
 from fermibose.theory.replica import Overlaps
 from fermibose.theory.table import kept_table
 
-_TAIL = 5.5  # widths of the field ω that the grid covers
-_REACH = 4.5  # thermal widths s that the table of H extends beyond that
+_TAIL, _SHORT = 5.5, 5.0  # widths of the field ω that a fine and a coarse grid cover
+_REACH = 4.5  # thermal widths s that the table of H extends beyond a wide field
+_WHOLE = 6.0  # widths of both Gaussians together that it covers at least
 _PLAIN = 0.04  # step of a field that is not graded
 _NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
@@ -27,6 +28,7 @@ class Lattice:
     t: Axis
     channel: Channel
     reach: float  # largest field on the nodes
+    tail: float  # the same, in widths of the field beyond its mean
     width: float  # Δ√Q the nodes were made for
     c: float  # Δ²χ the nodes were made for
 
@@ -34,7 +36,7 @@ class Lattice:
         """Whether the state's field is inside the nodes and no narrower than they resolve."""
         mean, width = _field(problem, overlaps)
         c = problem.delta**2 * overlaps.chi
-        inside = mean + 0.9 * _TAIL * width <= self.reach <= mean + 2 * _TAIL * width
+        inside = mean + 0.9 * self.tail * width <= self.reach <= mean + 2 * self.tail * width
         return inside and width >= 0.7 * self.width and 0.6 * self.c <= c <= 1.8 * self.c
 
 
@@ -45,17 +47,18 @@ def make_lattice(
     coarseness: float = 1.0,
     widest: float = math.inf,
 ) -> Lattice:
-    """The lattice for a state; coarseness > 1 takes wider steps everywhere.
+    """The lattice for a state; coarseness > 1 takes wider steps everywhere, and ends earlier.
 
     widest: an upper bound on the steps of the field.
     """
     mean, width = _field(problem, overlaps)
     c = problem.delta**2 * overlaps.chi
-    reach = mean + _TAIL * width
+    tail = _TAIL if coarseness <= 1 else _SHORT
+    reach = mean + tail * width
     folded = problem.odd
     s = math.sqrt(c / problem.beta)
     z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem)))
-    z_reach += _REACH * s
+    z_reach += max(_REACH * s, _WHOLE * math.hypot(width, s) - tail * width)
     step, finest, z_step = _steps(problem, mean, width, s)
     step = max(min(coarseness * step, width / 1.6, widest), coarseness * reach / _FIELDS)
     z_step = coarseness * max(z_step, z_reach / _TABLE)
@@ -64,13 +67,13 @@ def make_lattice(
     if problem.zero_temperature:
         r, t = Axis.one_sided(step, reach), Axis.uniform(step, reach, folded=folded)
         zero = MoreauChannel(problem, at=(r, t), on=(z_r, z_t))
-        return Lattice(r, t, zero, reach, width, c)
+        return Lattice(r, t, zero, reach, tail, width, c)
     r = Axis.graded(step, min(step, coarseness * finest), reach, width=8.0)
     # Without symmetry there is no knowing where along t two minima compete.
     t = r if folded else Axis.uniform(min(step, coarseness * _PLAIN), reach, folded=False)
     table = kept_table(problem, z_r, z_t)
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
-    return Lattice(r, t, warm, reach, width, c)
+    return Lattice(r, t, warm, reach, tail, width, c)
 
 
 def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:

@@ -94,6 +94,7 @@ class Solution(Predictions):
     iterations: int
     converged: bool
     error: float  # the same change between a second, coarser grid and the one of the solution
+    second: Overlaps  # the solution on that second grid
     rivals: tuple[Candidate, ...] = ()  # other saddle points met on the way
 
     @property

@@ -13,6 +13,7 @@ from fermibose.theory.problem import Array, Problem
 
 LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
 
+_ROWS = 32  # evaluated at a time: small arrays stay in the cache
 _BLOCK = 64  # sizes of kept tables are multiples of this
 _KEPT = 512  # nodes along an axis beyond which a table is too large to be kept
 
@@ -40,9 +41,11 @@ class Table:
 def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
     """H of boson and fermion pairs on the nodes of the rotated plane, shape (2, r, t)."""
     phi1, phi2 = pair_values(problem.phi, r, t)
-    d2 = phi1 - phi2
-    d2 *= d2
-    return problem.energies_apart(d2)
+    H = np.empty((2, *phi1.shape))
+    for i in range(0, r.nodes.size, _ROWS):
+        rows = slice(i, i + _ROWS)
+        H[:, rows] = problem.energies_apart((phi1[rows] - phi2[rows]) ** 2)
+    return H
 
 
 def kept_table(problem: Problem, r: Axis, t: Axis) -> Table:
