@@ -21,7 +21,7 @@ _HOME = {
     "FermiBoseNet": "fermibose.machine.network",
     "PairLoss": "fermibose.machine.loss",
 }
-_ROOMS = {"attacks", "data", "machine", "sweep", "theory"}
+_ROOMS = {"attacks", "cavity", "data", "machine", "sweep", "theory"}
 
 __all__ = [
     "FermiBoseClassifier",

@@ -1,20 +1,47 @@
 """One progress bar for all long work: on standard error, off when that is not a terminal."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.text import Text
 
 Advance = Callable[..., None]
+
+
+def pace(done: int, total: int, seconds: float, idle: float = 0.0) -> str:
+    """Rate and time left after ``done`` steps in ``seconds``, and ``idle`` seconds since the last.
+
+    The mean over all steps: a step may take minutes, and parallel ones end in bursts.
+    """
+    if not done or seconds <= 0:
+        return ""
+    rate = done / seconds
+    left = timedelta(seconds=round(max((total - done) / rate - idle, 0.0)))
+    scaled = {"s": rate, "min": 60 * rate, "h": 3600 * rate}
+    unit = next((unit for unit, value in scaled.items() if value >= 1), "h")
+    return f"{scaled[unit]:.3g}/{unit}, {left} left"
+
+
+class _Pace(ProgressColumn):
+    """The column of :func:`pace`."""
+
+    def render(self, task: Task) -> Text:
+        moved = task.fields["moved"]
+        idle = (task.elapsed or 0.0) - moved
+        return Text(pace(int(task.completed), int(task.total or 0), moved, idle), style="cyan")
 
 
 @contextmanager
@@ -33,9 +60,15 @@ def progress_bar(description: str, total: int, *, show: bool | None = None) -> I
         BarColumn(bar_width=28),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        _Pace(),
         TextColumn("{task.fields[status]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=total, status="")
-        yield lambda steps=1, status="": bar.update(task, advance=steps, status=status)
+        task = bar.add_task(description, total=total, status="", moved=0.0)
+        started = time.monotonic()
+
+        def advance(steps: int = 1, status: str = "") -> None:
+            moved = time.monotonic() - started
+            bar.update(task, advance=steps, status=status, moved=moved)
+
+        yield advance

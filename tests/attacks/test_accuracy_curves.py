@@ -1,5 +1,7 @@
 """Curves, areas and noise. Oracles: the attack run at each ε alone, closed forms, plain sums."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -58,16 +60,17 @@ def test_all_strengths_share_one_backward_pass(net, images):
     assert len(passes) == 1
 
 
-def test_the_area_is_the_papers_sum():
+def test_the_area_is_that_under_straight_lines():
     accuracy = np.linspace(1, 0, 80)
     withstand = np.arange(1000) < np.round(1000 * accuracy)[:, None]
     curve = Curve("fgsm", ThreatModel(), np.array(PAPER_STRENGTHS), withstand, {})
-    expected = sum(100 * a * 0.01 for a in withstand.mean(1))
+    points = withstand.mean(1)
+    expected = sum(100 * 0.01 * (a + b) / 2 for a, b in itertools.pairwise(points))
     assert robustness_area(curve) == pytest.approx(expected, rel=1e-12)
     assert PAPER_STRENGTHS[0] == 0
     assert PAPER_STRENGTHS[-1] == 0.79
     everything = Curve("fgsm", ThreatModel(), curve.epsilons, np.ones((80, 5), bool), {})
-    assert robustness_area(everything) == pytest.approx(80)
+    assert robustness_area(everything) == pytest.approx(79)
 
 
 def test_the_worst_case_never_recovers():
@@ -155,8 +158,10 @@ def test_impossible_curves_are_refused(net, images, options, message):
 def test_areas_and_bands_that_make_no_sense_are_refused():
     robust = np.ones((3, 2), bool)
     uneven = Curve("fgsm", ThreatModel(), np.array([0.0, 0.1, 0.3]), robust, {})
-    with pytest.raises(InputError, match="equally spaced"):
-        robustness_area(uneven)
+    assert robustness_area(uneven) == pytest.approx(30)
+    single = Curve("fgsm", ThreatModel(), np.array([0.1]), robust[:1], {})
+    with pytest.raises(InputError, match="two strengths"):
+        robustness_area(single)
     with pytest.raises(InputError, match="at least two seeds"):
         mean_curve([uneven])
     even = Curve("fgsm", ThreatModel(), np.array([0.0, 0.1, 0.2]), robust, {})

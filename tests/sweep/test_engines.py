@@ -1,38 +1,19 @@
 """Engines. Oracles: the function called directly, and one engine against another, bit for bit."""
 
 import json
-import math
 import os
 import signal
-import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import measures
 import pytest
+import sweep_measures as measures
+from sweep_common import bits, jobs_of_all_kinds, wait_for
 
 from fermibose.errors import InputError
 from fermibose.sweep import Job, Store, engine_named, run
-
-
-def jobs_of_all_kinds():
-    tallies = [
-        Job(measures.tally, {"scale": scale}, seed=seed) for scale in (0.1, 3) for seed in range(4)
-    ]
-    return [*tallies, *(Job(measures.fails_on, {"bad": 1}, seed=seed) for seed in range(3))]
-
-
-def bits(value):
-    """A value with every float as its 64 bits, so that NaN equals NaN and 0.0 differs from -0.0."""
-    if isinstance(value, float):
-        return struct.pack("d", value) if not math.isnan(value) else "nan"
-    if isinstance(value, list):
-        return [bits(item) for item in value]
-    if isinstance(value, dict):
-        return {key: bits(item) for key, item in value.items()}
-    return value
+from fermibose.sweep.work import perform
 
 
 def content(store):
@@ -65,22 +46,25 @@ def test_local_processes_give_the_same_rows(name, reference, tmp_path):
 
 
 def test_a_job_computes_with_one_thread_in_every_engine(tmp_path):
-    job = Job(measures.gemm, {"size": 300}, seed=0)
+    job = Job(measures.gemm, {"size": 300, "torch": True}, seed=0)
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import measures, torch\n"
-        "print(torch.get_num_threads())\n"
+        "import sweep_measures as measures, torch\n"
+        "from threadpoolctl import threadpool_info\n"
+        "def threads():\n"
+        "    return {torch.get_num_threads(), *(lib['num_threads'] for lib in threadpool_info())}\n"
+        "print(threads())\n"
         "from fermibose.sweep import Job, Store, run\n"
-        "job = Job(measures.gemm, {'size': 300}, seed=0)\n"
+        "job = Job(measures.gemm, {'size': 300, 'torch': True}, seed=0)\n"
         f"run([job], Store({str(tmp_path / 'in-process.db')!r}))\n"
-        "print(torch.get_num_threads())"
+        "print(threads())"
     )
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "2\n2\n"  # before, and restored
-    (here,) = Store(tmp_path / "in-process.db").rows()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     (there,) = run([job], Store(tmp_path / "local.db"), engine=engine_named("local:1")).rows
+    assert process.communicate()[0] == "{2}\n{2}\n"  # before, and restored
+    (here,) = Store(tmp_path / "in-process.db").rows()
     assert here.result["threads"] == there.result["threads"] == 1
     assert bits(here.result) == bits(there.result)
 
@@ -104,6 +88,16 @@ def test_a_misbehaving_function_is_a_failed_job(how, message, engine, tmp_path):
     job = Job(measures.misbehaves, {"how": how})
     (row,) = run([job], Store(tmp_path / "s"), engine=engine_named(engine)).failures
     assert message in row.error
+
+
+def test_a_worker_with_another_version_of_the_function_refuses_it():
+    request = json.loads(Job(measures.tally, {"scale": 1.0}).request())
+    for position in range(2):
+        other = list(request["code"])
+        other[position] = other[position] * 2
+        answer = json.loads(perform(json.dumps(request | {"code": other})))
+        assert answer["result"] is None
+        assert "another version of sweep_measures:tally" in answer["error"]
 
 
 def test_a_job_that_prints_and_reads_does_not_disturb_its_worker(tmp_path, capfd):
@@ -135,7 +129,7 @@ def test_a_job_that_kills_every_worker_fails_and_the_others_finish(tmp_path):
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import measures\n"
+        "import sweep_measures as measures\n"
         "from fermibose.sweep import Job, Store, engine_named, run\n"
         f"jobs = [Job(measures.counts, {{'pause': 60.0}}, seed=s, context={{'folder': "
         f"{str(tmp_path)!r}}}) for s in range(2)]\n"
@@ -148,13 +142,6 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def children(pid):

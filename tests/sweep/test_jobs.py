@@ -1,14 +1,14 @@
 """Identity of jobs and exactness of values. Oracles: the bits themselves, and what must differ."""
 
 import math
-import struct
 from importlib import reload
 
-import measures
 import numpy as np
 import pytest
+import sweep_measures as measures
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweep_common import bits
 
 from fermibose.errors import InputError
 from fermibose.sweep import Job, measurement
@@ -16,26 +16,17 @@ from fermibose.sweep.values import decode, encode
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text().filter(lambda key: key != "$float"), inner)
+    ),
     max_leaves=20,
 )
-
-
-def typed(value):
-    """A value with types and bits made visible to ==."""
-    if isinstance(value, float):
-        return struct.pack("d", value)
-    if isinstance(value, list):
-        return [typed(item) for item in value]
-    if isinstance(value, dict):
-        return {key: typed(item) for key, item in value.items()}
-    return (type(value), value)
 
 
 @settings(max_examples=50)
 @given(plain)
 def test_every_value_comes_back_with_its_type_and_bits(value):
-    assert typed(decode(encode(value, "value"))) == typed(value)
+    assert bits(decode(encode(value, "value"))) == bits(value)
 
 
 def test_nan_comes_back_and_the_text_is_standard_json():
@@ -136,9 +127,18 @@ def test_functions_that_workers_cannot_import_are_refused():
             Job(function)
 
 
+def test_a_function_without_source_text_or_version_number_is_refused():
+    names = {}
+    exec("def measure(*, seed):\n    return {}", names)
+    with pytest.raises(InputError, match="no source text"):
+        measurement(version=1)(names["measure"])
+    with pytest.raises(InputError, match="integer"):
+        measurement(version="1")
+
+
 def test_a_function_without_version_is_refused():
     with pytest.raises(InputError, match=r"@measurement\(version=1\)"):
-        Job(typed)
+        Job(bits)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ import shutil
 import sqlite3
 from contextlib import closing
 
-import measures
 import pytest
+import sweep_measures as measures
 
 from fermibose.errors import FileFormatError, InputError
 from fermibose.sweep import Job, Store, StoreError, run
 
 
-def tallies(number=5):
+def tallies(number=15):
     return [Job(measures.tally, {"scale": 0.5}, seed=seed) for seed in range(number)]
 
 
@@ -35,11 +35,11 @@ def test_a_finished_store_is_one_file(filled):
 def test_rows_can_be_read_again_by_function(copy):
     store = Store(copy)
     run([Job(measures.fails_on, {"bad": 0}, seed=0)], store)
-    assert len(store.rows()) == 6
+    assert len(store.rows()) == 16
     found = store.rows(measures.tally)
-    assert [row.seed for row in found] == [0, 1, 2, 3, 4]
-    assert store.rows("measures:tally")[0].key == found[0].key == tallies()[0].key
-    assert store.rows("measures:tall") == []
+    assert [row.seed for row in found] == list(range(15))
+    assert store.rows("sweep_measures:tally")[0].key == found[0].key == tallies()[0].key
+    assert store.rows("sweep_measures:tall") == []
 
 
 def test_the_digest_is_of_results_and_not_of_times(filled, copy):
@@ -93,6 +93,20 @@ def test_a_store_of_a_later_version_is_refused(copy):
         Store(copy)
 
 
+def test_a_finished_store_can_be_read_where_nothing_can_be_written(copy, monkeypatch):
+    real = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3,
+        "connect",
+        lambda path, **options: real(f"file:{path}?mode=ro", uri=True, **options),
+    )
+    outcome = run(tallies(), Store(copy))
+    assert outcome.computed == 0
+    assert all(row.result for row in outcome.rows)
+    with pytest.raises(StoreError, match="allow writing"):
+        run(tallies(16), Store(copy))
+
+
 def test_a_folder_is_refused(tmp_path):
     with pytest.raises(InputError, match="folder"):
         Store(tmp_path)
@@ -129,5 +143,5 @@ def test_a_locked_store_is_an_error_that_says_so(copy, monkeypatch):
     with closing(sqlite3.connect(copy)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked"):
-            run(tallies(6), store)
-    assert run(tallies(6), store).computed == 1
+            run(tallies(16), store)
+    assert run(tallies(16), store).computed == 1

@@ -5,14 +5,18 @@ import csv
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
+import matplotlib
 import numpy as np
 import pytest
 
 from fermibose.errors import InputError
 from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, trace
 from fermibose.theory import curves as curves_module
+from fermibose.theory import figures as figures_module
 from fermibose.theory.figures import figure_2, figure_attack, figure_rho
+from fermibose.theory.saddle import distance
 
 BITS = """
 import numpy as np
@@ -42,6 +46,30 @@ def test_continuation_gives_the_points_solved_alone():
         assert solution.q == pytest.approx(alone.q, abs=4e-6)
     assert curve[-1].M == 0.0
     assert curve[0].M > 0.5
+
+
+@pytest.mark.parametrize(
+    ("parameter", "start", "stop", "points"),
+    [
+        ("alpha", 0.1, 5.0, 10),
+        ("delta", 0.1, 1.5, 12),
+        ("d_f", 0.1, 2.0, 8),
+        ("rho", 0.0, 0.9, 8),
+        ("beta", 10.0, 150.0, 8),
+    ],
+)
+def test_continuation_is_within_its_stated_error_of_every_point_alone(
+    parameter, start, stop, points
+):
+    """M, q, Q, χ and what follows from them; the residual is added to the error of the grid."""
+    for solution in trace(Problem(), parameter, np.linspace(start, stop, points)):
+        alone = solve(solution.problem)
+        error = solution.error + 1e-8
+        assert distance(solution.problem, solution.overlaps, alone.overlaps) < error
+        assert solution.free_energy == pytest.approx(alone.free_energy, abs=error)
+        assert solution.training_energy == pytest.approx(alone.training_energy, abs=error)
+        assert solution.accuracy == pytest.approx(alone.accuracy, abs=3 * error)
+        assert solution.at_eigenvalue == pytest.approx(alone.at_eigenvalue, rel=3 * error)
 
 
 def test_continuation_enters_the_ordered_phase_from_disorder():
@@ -118,6 +146,28 @@ def test_a_diagram_and_what_it_could_not_solve(tmp_path, monkeypatch):
         trace(Problem(alpha=2.0), "delta", [1.0])
 
 
+def test_figures_say_how_many_points_are_missing(tmp_path, monkeypatch):
+    """The text of a vector figure, with and without failures."""
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+
+    def texts(draw):
+        draw(tmp_path / "figure.svg")
+        return (tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+    curve = trace(Problem(), "delta", [0.4, 0.5])
+    diagram = phase_diagram(
+        Problem(), "delta", [0.4, 0.5], "alpha", [2.0, 2.5], workers=1, show=False
+    )
+    for whole in (curve, diagram):
+        assert "not solved" not in texts(whole.draw)
+        assert "(1 point not solved, left out)" in texts(replace(whole, failures=("a",)).draw)
+        assert "(2 points not solved, left out)" in texts(replace(whole, failures=("a", "b")).draw)
+    lame = replace(curve, failures=("a",))
+    monkeypatch.setattr(figures_module, "trace", lambda *_, **__: lame)
+    for draw in (figure_2, figure_rho, figure_attack):
+        assert "(1 point not solved, left out)" in texts(draw)
+
+
 def test_a_temperature_too_low_costs_its_point_and_not_the_others():
     curve = trace(Problem(), "beta", [50.0, 2000.0])
     assert curve.values.tolist() == [50.0]
@@ -131,8 +181,10 @@ def test_a_temperature_too_low_costs_its_point_and_not_the_others():
 
 
 def test_unknown_quantities_are_refused_with_the_choices(tmp_path):
-    diagram = phase_diagram(Problem(), "delta", [0.5], "alpha", [2.5], workers=1, show=False)
-    curve = trace(Problem(), "alpha", [2.5])
+    diagram = phase_diagram(
+        Problem(), "delta", [0.5], "alpha", [2.5], tol=1e-8, workers=1, show=False
+    )
+    curve = trace(Problem(), "alpha", [2.5], tol=1e-8)
     for call in (
         lambda: diagram.map("foo"),
         lambda: diagram.draw(tmp_path / "foo.png", quantity="foo"),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.integrate import trapezoid
 from torch import Tensor, nn
 
 from fermibose.attacks.balls import ball_around
@@ -116,15 +117,15 @@ def accuracy_curve(
 
 
 def robustness_area(curve: Curve | Band) -> float:
-    """Area under the curve as the paper defines it: Σ accuracy(%)·Δε over equally spaced ε.
+    """Area under straight lines between the points of the curve, accuracy in percent.
 
-    With ε = 0, 0.01, …, 0.79 a perfect classifier reaches 80.
+    The published areas are these: they follow so, to four digits, from the published curves over
+    ε = 0, 0.01, …, 0.79, of which a perfect classifier has the area 79.
     """
+    if len(curve.epsilons) < 2:
+        raise InputError("the area needs the accuracy at two strengths at least")
     accuracy = curve.mean if isinstance(curve, Band) else curve.accuracy
-    spacing = np.diff(curve.epsilons)
-    if not len(spacing) or not np.allclose(spacing, spacing[0], rtol=1e-6):
-        raise InputError("the area needs at least two equally spaced strengths")
-    return float(100 * accuracy.sum() * spacing[0])
+    return 100 * float(trapezoid(accuracy, curve.epsilons))
 
 
 def mean_curve(curves: Sequence[Curve], *, confidence: float = 0.95) -> Band:

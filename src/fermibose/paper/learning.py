@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.integrate import trapezoid
 from torch import Tensor
 
-from fermibose.attacks import ThreatModel, accuracy_curve, fgsm
+from fermibose.attacks import ThreatModel, accuracy_curve, fgsm, robustness_area
 from fermibose.attacks.methods import noisy
 from fermibose.data import Dataset, per_class
 from fermibose.energy import PairEnergy
@@ -95,18 +94,14 @@ def recorded_distances(boson: Floats, fermion: Floats, share: Floats) -> dict[st
 
 
 def robustness(net: FermiBoseNet, data: Dataset, seed: int) -> dict[str, Any]:
-    """Curves and areas of FGSM and noise, and one perturbed image of each as hexadecimal bytes.
-
-    The areas are those under straight lines between the points, in percent, as are the published
-    areas: they follow from the published curves by this rule to four digits.
-    """
+    """Curves and areas of FGSM and noise, and one perturbed image of each as hexadecimal bytes."""
     x, y = per_class(data.x_test, data.y_test, ATTACKED_PER_CLASS)
     found: dict[str, Any] = {}
     with compute_settings(1):
         for name, threat in THREATS.items():
             curve = accuracy_curve(net, x, y, threat, seed=seed, show=False)
             found[f"{name}_curve"] = curve.accuracy.round(6).tolist()
-            found[f"{name}_area"] = 100 * float(trapezoid(curve.accuracy, curve.epsilons))
+            found[f"{name}_area"] = robustness_area(curve)
             image = torch.tensor(x[:1])  # the first 0, which every net that learnt gets right
             if name == "fgsm":
                 image = fgsm(net, x[:1], y[:1], threat, show=False).examples

@@ -34,8 +34,11 @@ def engine_named(name: str) -> Engine:
     name: ``in-process``; ``local``, one process per core, or ``local:4``, four of them; the address
     of a Dask scheduler, ``tcp://host:port`` (needs the extra ``cluster``).
     """
+    from fermibose.sweep.cluster import DaskCluster
     from fermibose.sweep.local import LocalProcesses
 
+    if "://" in name:
+        return DaskCluster(name)
     if name == "in-process":
         return InProcess()
     kind, _, detail = name.partition(":")

@@ -28,10 +28,16 @@ def measurement(*, version: int) -> Callable[[Measure], Measure]:
     its version and its own text: raise ``version`` when something it *calls* changes what is
     measured.
     """
+    if type(version) is not int:
+        raise InputError(f"the version of a measurement is an integer, not {version!r}")
 
     def mark(function: Measure) -> Measure:
-        text = inspect.getsource(function).encode()
-        function.__measurement__ = Code(version, hashlib.sha256(text).hexdigest())  # type: ignore[attr-defined]
+        try:
+            text = inspect.getsource(function)
+        except (OSError, TypeError):
+            raise InputError(f"{function!r} has no source text; define it in a module") from None
+        source = hashlib.sha256(text.encode()).hexdigest()
+        function.__measurement__ = Code(version, source)  # type: ignore[attr-defined]
         return function
 
     return mark

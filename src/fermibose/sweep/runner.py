@@ -46,8 +46,9 @@ def run(
     A job that fails is stored with its error and does not stop the others. Ctrl-C ends the workers
     and returns what there is.
     """
-    distinct = {job.key: job for job in reversed(jobs)}  # of equal jobs the first counts
-    plan = {job.key: distinct[job.key] for job in jobs}
+    plan: dict[str, Job] = {}
+    for job in jobs:
+        plan.setdefault(job.key, job)
     sweep = _Sweep(plan, store, InProcess() if engine is None else engine)
     interrupted = False
     with watch_interrupts() as interrupts:
@@ -71,6 +72,8 @@ class _Sweep:
 
     def compute(self, interrupts: Interrupts, show: bool | None) -> None:
         """Compute what is pending until nothing is, here or in other processes."""
+        if not self.pending:
+            return
         with (
             Claims(self.store) as claims,
             progress_bar("jobs", len(self.pending), show=show) as bar,
@@ -82,7 +85,7 @@ class _Sweep:
                         if interrupts.requested():  # the function may have returned half a result
                             raise KeyboardInterrupt
                         with interrupts.held():
-                            self._record(json.loads(answer))
+                            self._record(json.loads(answer), claims)
                         bar(status=f"{self.failed} failed" if self.failed else "")
                 if self.pending:  # by other processes
                     time.sleep(_POLL)
@@ -97,7 +100,9 @@ class _Sweep:
                 del self.pending[key]
                 bar()
 
-    def _record(self, answer: dict[str, Any]) -> None:
-        self.store.record(self.pending.pop(answer["key"]), answer)
+    def _record(self, answer: dict[str, Any], claims: Claims) -> None:
+        job = self.pending.pop(answer["key"])
+        self.store.record(job, answer)
+        claims.drop(job.key)
         self.computed += 1
         self.failed += answer["result"] is None

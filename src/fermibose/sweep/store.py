@@ -23,15 +23,15 @@ from fermibose.sweep.values import decode, encode
 
 _APPLICATION = 0x46425357  # "FBSW": tells our stores from other SQLite files
 _SCHEMA = 1
-_TABLES = """
+_TABLE = """
 CREATE TABLE results (
     key TEXT PRIMARY KEY, function TEXT NOT NULL, version INTEGER NOT NULL, source TEXT NOT NULL,
     params TEXT NOT NULL, seed INTEGER NOT NULL, data TEXT NOT NULL,
     result TEXT, error TEXT, seconds REAL NOT NULL, versions TEXT NOT NULL, finished TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
+) WITHOUT ROWID
 """
 _COLUMNS = "key, function, version, params, seed, data, result, error, seconds, versions, finished"
+_SYNCHRONOUS = "EXTRA"
 _WAIT = 60.0  # seconds to wait for another process that is writing
 _REMEDY = "What is stored is safe: {}, and start again; only what is missing will be computed"
 
@@ -69,22 +69,26 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"no store can be made at {self.path}: {error}") from None
-        with self.transaction() as connection:
-            self._check_or_create(connection)
+        with self._open() as connection:  # a finished store may lie where one can only read
+            connection.execute("BEGIN")
+            empty = self._is_empty(connection)
+        if empty:
+            with self.transaction() as connection:
+                if self._is_empty(connection):  # or another process was quicker
+                    connection.execute(_TABLE)
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                    connection.execute(f"PRAGMA user_version = {_SCHEMA}")
 
-    def _check_or_create(self, connection: sqlite3.Connection) -> None:
-        (page,) = connection.execute("PRAGMA page_size").fetchone()
-        if self.path.stat().st_size % page:  # SQLite itself would fill it up with zeros
-            raise _damaged(self.path, "truncated")
+    def _is_empty(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file is a new one; otherwise it must be a store, whole and of this format."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        if self.path.stat().st_size % page:  # SQLite itself would fill it up with zeros
+            raise _damaged(self.path, "truncated")
         if not (application or schema or tables):
-            for statement in _TABLES.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {_SCHEMA}")
-            return
+            return True
         if application != _APPLICATION:
             raise FileFormatError(f"{self.path} is another program's database; name another file")
         if schema != _SCHEMA:
@@ -95,6 +99,7 @@ class Store:
         (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise _damaged(self.path, state)
+        return False
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -108,7 +113,7 @@ class Store:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as opened:
-                opened.execute("PRAGMA synchronous = EXTRA")
+                opened.execute(f"PRAGMA synchronous = {_SYNCHRONOUS}")
                 yield opened
         except sqlite3.DatabaseError as error:
             raise _explained(self.path, error) from error
@@ -126,13 +131,18 @@ class Store:
                 " versions = excluded.versions, finished = excluded.finished WHERE result IS NULL",
                 (*identity, job.seed, job.data, *found, json.dumps(answer["versions"]), now),
             )
-            connection.execute("DELETE FROM claims WHERE key = ?", (job.key,))
 
     def finished(self) -> set[str]:
         """The keys of the jobs that have a result (failed ones have none)."""
         with self._open() as connection:
             found = connection.execute("SELECT key FROM results WHERE result IS NOT NULL")
             return {key for (key,) in found}
+
+    def has_result(self, key: str) -> bool:
+        """Whether this job has a result by now."""
+        query = "SELECT 1 FROM results WHERE key = ? AND result IS NOT NULL"
+        with self._open() as connection:
+            return connection.execute(query, (key,)).fetchone() is not None
 
     def rows_of(self, jobs: Iterable[Job]) -> list[Row]:
         """The rows of these jobs; without result and error where the store has none."""

@@ -15,11 +15,12 @@ from typing import Protocol
 
 import numpy as np
 
-from fermibose.theory.grid import SQRT2, Axis
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory.grid import Axis
+from fermibose.theory.problem import Array
+from fermibose.theory.table import LIFT, Table
 
 _TINY = 1e-290  # Z below this has left the range of floating point
-_LIFT = 160.0  # added to exponents, once for each Gaussian and twice for e^{−βH}: twice the range
+_LEAST = -690.0  # exponents below this count as −∞: products of denormal numbers are slow
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,16 @@ class Effective:
     F: Array
     r: Array  # ∂F/∂r
     t: Array  # ∂F/∂t
-    share: Array | float = 1.0  # part of its cell a node stands for; not 1 beside a jump of ∇F
+    force2: Array  # |∇F|²
+    share: Array | None = None  # part of its cell a node stands for; not 1 beside a jump of ∇F
+
+    @property
+    def weighted(self) -> tuple[Array, Array, Array, Array]:
+        """F, ∂F/∂r, ∂F/∂t and |∇F|² as averages need them."""
+        if self.share is None:
+            return self.F, self.r, self.t, self.force2
+        share = self.share
+        return self.F * share, self.r * share, self.t * share, self.force2 * share
 
 
 @dataclass(frozen=True)
@@ -41,12 +51,6 @@ class Response:
     tt: Array
     energy: Array
     lost: Array | None = None  # 1 where Z left the range of floating point, else 0
-
-
-def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
-    """H of boson and fermion pairs on the nodes of the rotated plane, shape (2, r, t)."""
-    z_r, z_t = r.nodes[:, None], t.nodes
-    return problem.energies((z_t + z_r) / SQRT2, (z_t - z_r) / SQRT2)
 
 
 class Channel(Protocol):
@@ -61,11 +65,12 @@ class Channel(Protocol):
 
 def gaussian_kernels(
     x: Axis, z: Axis, s: float, *, order: int, depth: float = math.inf, lift: float = 0.0
-) -> list[Array]:
+) -> Array:
     """Matrices K_j, j = 0 … order, with Σ_k K_j[i, k] g(z_k) = ∂ʲ/∂xʲ ∫ N(z; x_i, s²) g(z) dz.
 
     On a folded z-axis g is even and the mirror image of each node is added, as far as its Gaussian
-    is above e^{−depth}. order is at most 2; lift multiplies everything by e^{lift}.
+    is above e^{−depth}. order is at most 2; lift multiplies everything by e^{lift}. The shape is
+    (order + 1, x, z).
     """
     scale = z.weights / (s * math.sqrt(2 * math.pi)) / (2 if z.folded else 1)
     kernels = _gaussian(z.nodes - x.nodes[:, None], s, scale, order, lift)
@@ -73,21 +78,40 @@ def gaussian_kernels(
         near = s * math.sqrt(2 * depth)
         i, k = np.searchsorted(x.nodes, near), np.searchsorted(z.nodes, near)
         mirror = _gaussian(-z.nodes[:k] - x.nodes[:i, None], s, scale[:k], order, lift)
-        for kernel, image in zip(kernels, mirror, strict=True):
-            kernel[:i, :k] += image
+        kernels[:, :i, :k] += mirror
     return kernels
 
 
-def _gaussian(distance: Array, s: float, scale: Array, order: int, lift: float) -> list[Array]:
+def _gaussian(distance: Array, s: float, scale: Array, order: int, lift: float) -> Array:
     """A Gaussian of width s and its first derivatives with respect to its mean."""
-    d = distance / s
-    g = np.exp(lift - d**2 / 2) * scale
-    kernels = [g]
+    kernels = np.empty((order + 1, *distance.shape))
+    d, g = np.divide(distance, s, out=distance), kernels[0]
+    # In place: fresh memory costs as much as the arithmetic.
+    np.multiply(d, d, out=g)
+    g *= -0.5
+    g += lift
+    np.putmask(g, g < _LEAST, -np.inf)
+    np.exp(g, out=g)
+    g *= scale
     if order > 0:
-        kernels.append(g * d / s)
+        np.multiply(g, d, out=kernels[1])
+        kernels[1] /= s
     if order > 1:
-        kernels.append(g * (d**2 - 1) / s**2)
+        kernels[2] = g * (d**2 - 1) / s**2
     return kernels
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Kernels, their products with the table of weights, and Z, ∂_rZ/Z, ∂_tZ/Z."""
+
+    kernel_r: Array  # (order, r, z)
+    kernel_t: Array
+    left: Array
+    left1: Array
+    Z: Array
+    r: Array
+    t: Array
 
 
 class GaussianChannel:
@@ -98,54 +122,64 @@ class GaussianChannel:
     """
 
     def __init__(
-        self, table: Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]
+        self, table: Table | Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]
     ) -> None:
         self.beta = beta
         self._at, self._on = at, on
-        self._H = table
-        self._lowest = float(table.min())
+        self._table = table if isinstance(table, Table) else Table.of(table, beta)
         # Where a Gaussian is below this, no gain in energy can make it count.
-        self._depth = 40 + beta * float(np.ptp(table))
-        self._weight = np.exp(2 * _LIFT - beta * (table - self._lowest))
-        self._last: tuple[float, tuple[Array, ...]] | None = None
+        self._depth = 40 + beta * self._table.span
+        self._last: tuple[float, _Moments, Effective] | None = None
 
     def effective(self, c: float) -> Effective:
-        """F = −ln Z/β and ∇F = −∇Z/(βZ)."""
-        *_, Z, Z_r, Z_t = self._moments(c)
-        F = self._lowest + (4 * _LIFT - np.log(Z)) / self.beta
-        return Effective(F, Z_r / -self.beta, Z_t / -self.beta)
+        """F = −ln Z/β and ∇F = −∇Z/(βZ); kept for the last c."""
+        if self._last is None or self._last[0] != c:
+            m = self._moments(c)
+            F = self._table.lowest + (2 * LIFT - np.log(m.Z)) / self.beta
+            r, t = m.r / -self.beta, m.t / -self.beta
+            self._last = (c, m, Effective(F, r, t, r**2 + t**2))
+        return self._last[2]
 
     def response(self, c: float) -> Response:
         """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β and ⟨H⟩."""
-        left, left1, Z, Z_r, Z_t = self._moments(c)
-        (_, _, r2), (t0, t1, t2) = self._kernels(c, order=2)
+        m = self._at_last(c)
+        r2, t2 = (kernels[2] for kernels in self._kernels(c, order=2))
         return Response(
-            rr=(Z_r**2 - (r2 @ self._weight @ t0.T) / Z) / self.beta,
-            rt=(Z_r * Z_t - (left1 @ t1.T) / Z) / self.beta,
-            tt=(Z_t**2 - (left @ t2.T) / Z) / self.beta,
-            energy=self.mean(self._H, c),
-            lost=(Z <= _TINY).astype(float),
+            rr=(m.r**2 - (r2 @ self._table.weight @ m.kernel_t[0].T) / m.Z) / self.beta,
+            rt=(m.r * m.t - (m.left1 @ m.kernel_t[1].T) / m.Z) / self.beta,
+            tt=(m.t**2 - (m.left @ t2.T) / m.Z) / self.beta,
+            energy=self._mean(self._table.weighted, c),
+            lost=(m.Z <= _TINY).astype(float),
         )
 
     def mean(self, g: Array, c: float) -> Array:
         """⟨g⟩ = ∫ N g e^{−βH} / Z of a table like that of H."""
-        (r0,), (t0,) = self._kernels(c, order=0)
-        average: Array = (r0 @ (self._weight * g) @ t0.T) / self._moments(c)[2]
+        return self._mean(self._table.weight * g, c)
+
+    def _mean(self, weighted: Array, c: float) -> Array:
+        m = self._at_last(c)
+        average: Array = (m.kernel_r[0] @ weighted @ m.kernel_t[0].T) / m.Z
         return average
 
-    def _moments(self, c: float) -> tuple[Array, ...]:
-        """Products of the table with the kernels, and Z, ∂_rZ/Z, ∂_tZ/Z; kept for the last c."""
-        if self._last is None or self._last[0] != c:
-            (r0, r1), (t0, t1) = self._kernels(c, order=1)
-            left, left1 = r0 @ self._weight, r1 @ self._weight
-            Z = np.maximum(left @ t0.T, _TINY)
-            self._last = (c, (left, left1, Z, (left1 @ t0.T) / Z, (left @ t1.T) / Z))
+    def _at_last(self, c: float) -> "_Moments":
+        self.effective(c)
+        assert self._last is not None
         return self._last[1]
 
-    def _kernels(self, c: float, *, order: int) -> tuple[list[Array], list[Array]]:
+    def _moments(self, c: float) -> "_Moments":
+        r, t = self._kernels(c, order=1)
+        rows, columns = r.shape[1], t.shape[1]
+        # Both orders in one product: large matrices multiply faster.
+        left = r.reshape(2 * rows, -1) @ self._table.weight
+        left, left1 = left[:, :rows], left[:, rows:]
+        Z = left @ t.reshape(2 * columns, -1).T
+        Z, Z_t = np.maximum(Z[..., :columns], _TINY), Z[..., columns:]
+        return _Moments(r, t, left, left1, Z, (left1 @ t[0].T) / Z, Z_t / Z)
+
+    def _kernels(self, c: float, *, order: int) -> tuple[Array, Array]:
         s = math.sqrt(c / self.beta)
-        r, t = (
-            gaussian_kernels(x, z, s, order=order, depth=self._depth, lift=_LIFT)
-            for x, z in zip(self._at, self._on, strict=True)
-        )
-        return r, t
+        (r, t), (z_r, z_t) = self._at, self._on
+        along_r = gaussian_kernels(r, z_r, s, order=order, depth=self._depth, lift=LIFT / 2)
+        if t is r and z_t is z_r:
+            return along_r, along_r
+        return along_r, gaussian_kernels(t, z_t, s, order=order, depth=self._depth, lift=LIFT / 2)

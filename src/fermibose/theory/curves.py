@@ -1,8 +1,10 @@
 """Curves: solutions along a parameter by continuation, each point starting from the one before."""
 
 import csv
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +38,8 @@ SYMBOLS = {
     "softness": "a",
 }  # how axes are labelled
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
+
+_KNOWN = 5  # points that predict the next
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -76,9 +80,20 @@ class Curve(Sequence[Solution]):
         with figure(path, columns=len(quantities), size=(4.4 * len(quantities), 3.4)) as (_, axes):
             for ax, name in zip(np.atleast_1d(axes).ravel(), quantities, strict=True):
                 draw_line(ax, self, name)
-                ax.set(xlabel=SYMBOLS[self.parameter], ylabel=name.replace("_", " "))
+                ax.set(xlabel=axis_label(self), ylabel=name.replace("_", " "))
                 if ax.get_legend_handles_labels()[0]:
                     ax.legend()
+
+
+def axis_label(curve: Curve) -> str:
+    """The parameter's symbol, and under it how many of its points are missing, if any."""
+    return SYMBOLS[curve.parameter] + missing(curve.failures)
+
+
+def missing(failures: Sequence[str]) -> str:
+    """A second line for the label of an axis that says what a figure does not show."""
+    count = len(failures)
+    return f"\n({count} point{'s' if count > 1 else ''} not solved, left out)" if count else ""
 
 
 def draw_line(ax: Any, curve: Curve, quantity: str, **look: Any) -> None:
@@ -114,7 +129,9 @@ def trace(
     """
     problems = along(problem, parameter, values)
     pieces = [problems[i : i + _PIECE] for i in range(0, len(problems), _PIECE)]
-    done = spread(lambda piece: continue_along(piece, tol=tol), pieces, workers=workers, show=show)
+    done = spread(
+        lambda piece: continue_along(piece, parameter, tol=tol), pieces, workers=workers, show=show
+    )
     points = [p for piece in done for p in piece]
     failures = [p for p in points if isinstance(p, ConvergenceError)]
     if len(failures) == len(points):
@@ -151,13 +168,14 @@ def check_quantity(name: str) -> None:
 
 
 def continue_along(
-    problems: Sequence[Problem], *, tol: float | None = None
+    problems: Sequence[Problem], parameter: str, *, tol: float | None = None
 ) -> list[Solution | ConvergenceError]:
     """Solve problems one from another; a failed point is returned as an error and seeds nothing."""
     points: list[Solution | ConvergenceError] = []
     for problem in problems:
-        known = [p for p in points[-3:] if isinstance(p, Solution)]
-        start = _predict(known) if points and points[-1] in known else None
+        known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
+        follows = bool(points) and isinstance(points[-1], Solution)
+        start = _predict(known, parameter, getattr(problem, parameter)) if follows else None
         points.append(attempt(problem, start, tol=tol))
     return points
 
@@ -172,15 +190,34 @@ def attempt(
         return error
 
 
-def _predict(known: Sequence[Solution]) -> Solution:
-    """The last solution moved on: a polynomial through the last ones, for equal steps."""
-    states = [to_vector(s.overlaps) for s in known]
-    ordered = [s.candidate.ordered for s in known]
-    if len(set(ordered)) > 1:
-        return known[-1]
-    weights = {1: (1,), 2: (-1, 2), 3: (1, -3, 3)}[len(states)]
-    x = sum(w * state for w, state in zip(weights, states, strict=True))
-    return replace(known[-1], overlaps=to_overlaps(np.asarray(x)))
+def _predict(known: Sequence[Solution], parameter: str, value: float) -> Solution:
+    """The last solution moved on, by a polynomial through the last ones.
+
+    Its degree is where one more changes the prediction least.
+    """
+    last = known[-1]
+    same = [s for s in known if s.candidate.ordered == last.candidate.ordered]
+    at = np.array([*(getattr(s.problem, parameter) for s in same), value])
+    if len(set(at)) < len(at) or not np.all(np.isfinite(at)):
+        return last
+    if at.min() > 0:
+        at = np.log(at)  # most curves bend less against the logarithm
+    states = np.array([to_vector(s.overlaps) for s in same])
+    guesses = [_polynomial(at[-n - 1 : -1], states[-n:], at[-1]) for n in range(1, len(at))]
+    changes = [float(np.abs(b - a).max()) for a, b in pairwise(guesses)]
+    best = guesses[int(np.argmin(changes)) + 1] if changes else guesses[0]
+    shift = states[-1] - to_vector(last.second)
+    return replace(last, overlaps=to_overlaps(best), second=to_overlaps(best - shift))
+
+
+def _polynomial(at: Array, states: Array, value: float) -> Array:
+    """The polynomial through states at some values of a parameter, at another (Lagrange's form)."""
+    weights = [
+        math.prod((value - b) / (a - b) for j, b in enumerate(at) if j != i)
+        for i, a in enumerate(at)
+    ]
+    combined: Array = np.tensordot(weights, states, axes=1)
+    return combined
 
 
 def spread(

@@ -14,6 +14,7 @@ from fermibose.theory.curves import (
     along,
     attempt,
     check_quantity,
+    missing,
     spread,
     write_csv,
 )
@@ -62,7 +63,7 @@ class PhaseDiagram:
                     axes = (self.x_values, self.y_values)
                     ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
                     ax.plot([], [], color="grey", linestyle=style, label=name)
-            ax.set(xlabel=SYMBOLS[self.x], ylabel=SYMBOLS[self.y])
+            ax.set(xlabel=SYMBOLS[self.x] + missing(self.failures), ylabel=SYMBOLS[self.y])
             ax.grid(False)
             if ax.get_legend_handles_labels()[0]:
                 fig.legend(loc="outside upper center", ncols=2)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fermibose.plotting import COLOURS, figure
-from fermibose.theory.curves import SYMBOLS, Curve, draw_line, trace
+from fermibose.theory.curves import Curve, axis_label, draw_line, trace
 from fermibose.theory.problem import Problem
 
 
@@ -86,7 +86,7 @@ def figure_attack(
 
 def _panel(ax: Any, curve: Curve, quantity: str, label: str, title: str) -> None:
     draw_line(ax, curve, quantity)
-    ax.set(xlabel=SYMBOLS[curve.parameter], ylabel=label)
+    ax.set(xlabel=axis_label(curve), ylabel=label)
     if title:
         ax.set_title(title, loc="left")
     if ax.get_legend_handles_labels()[0]:

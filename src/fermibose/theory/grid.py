@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from fermibose.theory.problem import Array
+from fermibose.theory.problem import Array, Function
 
 SQRT2 = math.sqrt(2.0)
 
@@ -25,6 +26,7 @@ class Axis:
     nodes: Array  # (n,), increasing
     weights: Array  # (n,)
     folded: bool
+    step: float | None = None  # distance of the nodes, if they are the multiples of one
 
     @classmethod
     def uniform(cls, step: float, reach: float, *, folded: bool = True) -> "Axis":
@@ -32,7 +34,7 @@ class Axis:
         count = math.ceil(reach / step)
         if not folded:
             nodes = step * np.arange(-count, count + 1.0)
-            return cls(nodes, np.full(nodes.size, step), folded)
+            return cls(nodes, np.full(nodes.size, step), folded, step)
         return cls.graded(step, step, reach, width=1.0)
 
     @classmethod
@@ -47,7 +49,7 @@ class Axis:
         nodes = step * u - drop * width * np.tanh(u / width)
         weights = 2 * (step - drop * (1 - np.tanh(u / width) ** 2))
         weights[0] /= 2
-        return cls(nodes, weights, True)
+        return cls(nodes, weights, True, step if drop == 0 else None)
 
     @classmethod
     def one_sided(cls, step: float, reach: float) -> "Axis":
@@ -66,3 +68,18 @@ class Axis:
         scale = self.weights / (2 * width * math.sqrt(2 * math.pi))
         a, b = np.exp(-(plus**2) / 2) * scale, np.exp(-(minus**2) / 2) * scale
         return a + b, a - b, plus * a + minus * b
+
+
+def pair_values(phi: Function, r: Axis, t: Axis) -> tuple[Array, Array]:
+    """φ(z₁) and φ(z₂) at z = (t ± r)/√2 for every node of r × t: read-only views.
+
+    Where r is folded and all nodes are multiples of one step they share their values: φ is
+    evaluated along a line.
+    """
+    if not r.folded or r.step is None or r.step != t.step:
+        z_r, z_t = r.nodes[:, None], t.nodes
+        return phi((z_t + z_r) / SQRT2), phi((z_t - z_r) / SQRT2)
+    first, rows, columns = round(t.nodes[0] / t.step), r.nodes.size, t.nodes.size
+    line = phi(np.arange(first - rows + 1.0, first + rows + columns - 1) * (t.step / SQRT2))
+    windows = sliding_window_view(line, columns)
+    return windows[rows - 1 :], windows[rows - 1 :: -1]

@@ -5,14 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fermibose.theory.channel import Channel, GaussianChannel, pair_table
+from fermibose.theory.channel import Channel, GaussianChannel
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.moreau import MoreauChannel
 from fermibose.theory.problem import Problem
 from fermibose.theory.replica import Overlaps
+from fermibose.theory.table import kept_table
 
-_TAIL = 5.5  # widths of the field ω that the grid covers
-_REACH = 6.0  # thermal widths s that the table of H extends beyond that
+_TAIL, _SHORT = 5.5, 5.0  # widths of the field ω that a fine and a coarse grid cover
+_REACH = 4.5  # thermal widths s that the table of H extends beyond a wide field
+_WHOLE = 6.0  # widths of both Gaussians together that it covers at least
+_PLAIN = 0.04  # step of a field that is not graded
+_NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 
@@ -24,6 +28,7 @@ class Lattice:
     t: Axis
     channel: Channel
     reach: float  # largest field on the nodes
+    tail: float  # the same, in widths of the field beyond its mean
     width: float  # Δ√Q the nodes were made for
     c: float  # Δ²χ the nodes were made for
 
@@ -31,7 +36,7 @@ class Lattice:
         """Whether the state's field is inside the nodes and no narrower than they resolve."""
         mean, width = _field(problem, overlaps)
         c = problem.delta**2 * overlaps.chi
-        inside = mean + 0.9 * _TAIL * width <= self.reach <= mean + 2 * _TAIL * width
+        inside = mean + 0.9 * self.tail * width <= self.reach <= mean + 2 * self.tail * width
         return inside and width >= 0.7 * self.width and 0.6 * self.c <= c <= 1.8 * self.c
 
 
@@ -42,39 +47,42 @@ def make_lattice(
     coarseness: float = 1.0,
     widest: float = math.inf,
 ) -> Lattice:
-    """The lattice for a state; coarseness > 1 takes wider steps everywhere.
+    """The lattice for a state; coarseness > 1 takes wider steps everywhere, and ends earlier.
 
     widest: an upper bound on the steps of the field.
     """
     mean, width = _field(problem, overlaps)
     c = problem.delta**2 * overlaps.chi
-    reach = mean + _TAIL * width
+    tail = _TAIL if coarseness <= 1 else _SHORT
+    reach = mean + tail * width
     folded = problem.odd
     s = math.sqrt(c / problem.beta)
     z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem)))
-    z_reach += _REACH * s
+    z_reach += max(_REACH * s, _WHOLE * math.hypot(width, s) - tail * width)
     step, finest, z_step = _steps(problem, mean, width, s)
     step = max(min(coarseness * step, width / 1.6, widest), coarseness * reach / _FIELDS)
     z_step = coarseness * max(z_step, z_reach / _TABLE)
-    z_t = Axis.uniform(z_step, z_reach, folded=folded)
     z_r = Axis.uniform(z_step, z_reach)
-    t = Axis.uniform(step, reach, folded=folded)
+    z_t = z_r if folded else Axis.uniform(z_step, z_reach, folded=False)
     if problem.zero_temperature:
-        r = Axis.one_sided(step, reach)
+        r, t = Axis.one_sided(step, reach), Axis.uniform(step, reach, folded=folded)
         zero = MoreauChannel(problem, at=(r, t), on=(z_r, z_t))
-        return Lattice(r, t, zero, reach, width, c)
+        return Lattice(r, t, zero, reach, tail, width, c)
     r = Axis.graded(step, min(step, coarseness * finest), reach, width=8.0)
-    table = pair_table(problem, z_r, z_t)
+    # Without symmetry there is no knowing where along t two minima compete.
+    t = r if folded else Axis.uniform(min(step, coarseness * _PLAIN), reach, folded=False)
+    table = kept_table(problem, z_r, z_t)
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
-    return Lattice(r, t, warm, reach, width, c)
+    return Lattice(r, t, warm, reach, tail, width, c)
 
 
 def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:
-    """Steps of the field, of the field at r = 0, and of the table of H.
+    """Steps of the field, of the field at r = 0 and t = 0, and of the table of H.
 
-    The force changes over a width of order s² where minima of the energy compete: always at r = 0
-    for fermion pairs, elsewhere on curves that need not be resolved as finely, and that the field
-    rarely meets when its mean is well above its width. e^{−βH} has ridges of width 1/√(2β) and the
+    The force changes over a width of order s² where minima of the energy compete: at r = 0 for
+    fermion pairs (which member goes up?), at t = 0 for boson pairs (which one crosses over?), and
+    on curves that need not be resolved as finely: the field meets them at an angle, or hardly at
+    all when it is narrow. e^{−βH} has ridges of width 1/√(2β) and the
     corner of the hinge, under a Gaussian of width s. At zero temperature the table only chooses
     among minima.
     """
@@ -83,8 +91,10 @@ def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float
     ridge = min(0.05, max(0.03, 0.25 / math.sqrt(problem.beta)))
     corner = max(0.012, math.sqrt(problem.softness) / 2.5)
     apart = min(1.0, max(0.0, mean / width - 1))
-    smooth = max(0.04 + 0.025 * apart, min(s**2 / 12, s / 5))
-    return min(smooth, max(0.025, 3 * s**2)), s**2 / 3, min(s / 4, ridge, corner)
+    wide = min(0.1 - 0.035 * apart, max(0.065, s / 2.5))
+    smooth = min(max(wide, s / 5), max(0.025, 3 * s**2))
+    narrow = width / 2.5 if width < _NARROW else 0.0
+    return max(smooth, narrow), min(s**2 / 3, s / 10), min(s / 4, ridge, corner)
 
 
 def _field(problem: Problem, overlaps: Overlaps) -> tuple[float, float]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.theory.channel import Effective, Response, pair_table
+from fermibose.theory.channel import Effective, Response
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
+from fermibose.theory.table import pair_table
 
 _POLISHINGS = 60  # Newton steps at most; all but a few nodes need five
 _STENCIL = 1e-3  # step of the five-point derivatives of the activation
@@ -47,7 +48,7 @@ class MoreauChannel:
         grad_r, grad_t = self._offsets(z_r, z_t, c)
         F = local.H + c / 2 * (grad_r**2 + grad_t**2)
         share = _share(self._axes[0], F, grad_r, _resolvent(local, c).rr, z_r, z_t)
-        return Effective(F, grad_r, grad_t, share)
+        return Effective(F, grad_r, grad_t, grad_r**2 + grad_t**2, share)
 
     def response(self, c: float) -> Response:
         """∇²F away from the jumps, and H(z*)."""

@@ -13,13 +13,14 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from fermibose.theory.grid import SQRT2, Axis
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory.grid import SQRT2, Axis, pair_values
+from fermibose.theory.problem import Problem
 
-_TAIL = 8.5  # widths of the Gaussian that the averages cover
+_TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover
+_PAIRS = 6.5  # and over pairs
 _NODES = 4000  # most nodes on half an axis of pairs
 _SINGLE = 200_000  # and on half that of single patterns
-_BLOCK = 256  # rows of pairs evaluated at a time: bounds the memory
+_BLOCK = 32  # rows of pairs evaluated at a time: small arrays stay in the cache
 
 
 def accuracy(problem: Problem, M: float, q: float, *, eps: float = 0.0) -> float:
@@ -58,20 +59,17 @@ def generalization_loss(problem: Problem, M: float, q: float) -> float:
     r"""ε_g: mean energy of a new pair, ρ E[D²/2] + (1−ρ) E[φ(d_F − D²)/2]."""
     mean, width = SQRT2 * problem.m * abs(M), problem.delta * math.sqrt(q)
     boson = distances(problem, M, q)[0] / 2
-    reach = mean + _TAIL * width
-    step = max(min(0.03, width / 4), reach / _NODES)
+    reach = mean + _PAIRS * width
+    corner = max(0.03, 0.4 * math.sqrt(problem.softness))
+    step = max(min(0.04, corner, width / 4), reach / _NODES)
     r = Axis.uniform(step, reach)
-    t = Axis.uniform(step, _TAIL * width, folded=problem.odd)
+    t = Axis.uniform(step, _PAIRS * width, folded=problem.odd)
     over_t = t.gaussian(0.0, width)[0]
-    rows = np.split(r.nodes[:, None], range(_BLOCK, r.nodes.size, _BLOCK))
-    fermion = np.concatenate([_fermion_energies(problem, row, t.nodes) @ over_t for row in rows])
+    phi1, phi2 = pair_values(problem.phi, r, t)
+    blocks = [slice(i, i + _BLOCK) for i in range(0, r.nodes.size, _BLOCK)]
+    rows = [problem.fermion_energy((phi1[b] - phi2[b]) ** 2) @ over_t for b in blocks]
+    fermion = np.concatenate(rows)
     return problem.rho * boson + (1 - problem.rho) * float(r.gaussian(mean, width)[0] @ fermion)
-
-
-def _fermion_energies(problem: Problem, r: Array, t: Array) -> Array:
-    """H of fermion pairs at rotated coordinates."""
-    energies: Array = problem.energies((t + r) / SQRT2, (t - r) / SQRT2)[1]
-    return energies
 
 
 def _kappa(problem: Problem, M: float, q: float) -> float:

@@ -94,11 +94,18 @@ class Problem:
 
     def energies(self, z1: Array, z2: Array) -> Array:
         """H of a boson and of a fermion pair, stacked: shape (2, \\*shape of z1 and z2)."""
-        d2 = (self.phi(z1) - self.phi(z2)) ** 2
-        boson = self.pair_energy.energy(d2, True)
+        return self.energies_apart((self.phi(z1) - self.phi(z2)) ** 2)
+
+    def energies_apart(self, d2: Array) -> Array:
+        """The same at squared distances D²."""
+        return np.stack([d2 / 2, self.fermion_energy(d2)])
+
+    def fermion_energy(self, d2: Array) -> Array:
+        """H of fermion pairs at squared distances D²."""
         if self.hinge is None:
-            return np.stack([boson, self.pair_energy.energy(d2, False)])
-        return np.stack([boson, self.hinge(self.d_f - d2) / 2])
+            energy: Array = self.pair_energy.energy(d2, False)
+            return energy
+        return self.hinge(self.d_f - d2) / 2
 
 
 def _check_number(name: str, value: Any) -> None:

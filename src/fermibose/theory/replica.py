@@ -63,7 +63,7 @@ class PairMeasure:
         self._kinds = np.array([problem.rho, 1 - problem.rho])
         # A boson pair has its mean along t and a fermion pair along r.
         self._r = [r.gaussian(0.0, width), r.gaussian(mean, width)]
-        self._t = [t.gaussian(mean, width), t.gaussian(0.0, width)]
+        self._t = self._r[::-1] if t is r else [t.gaussian(mean, width), t.gaussian(0.0, width)]
 
     def mean(self, g: Array) -> float:
         """E g of a function even in r, g of shape (2, r, t)."""
@@ -88,12 +88,12 @@ class PairMeasure:
 def averages(channel: Channel, measure: PairMeasure, *, c: float) -> Averages:
     """Everything the saddle-point equations need, at stiffness c = Δ²χ."""
     pair = channel.effective(c)
-    g_r, g_t = pair.r * pair.share, pair.t * pair.share
+    F, g_r, g_t, force2 = pair.weighted
     slope, label_slope = measure.along_noise(g_r, g_t)
     return Averages(
-        F=measure.mean(pair.F * pair.share),
+        F=measure.mean(F),
         force=measure.along_labels(g_r, g_t),
-        force2=measure.mean(pair.r * g_r + pair.t * g_t),
+        force2=measure.mean(force2),
         slope=slope,
         stiffness=label_slope / measure.width,
     )

@@ -93,7 +93,8 @@ class Solution(Predictions):
     residual: float  # largest undamped change of M, q, Q, χ (of q or χ above 1, relative)
     iterations: int
     converged: bool
-    error: float  # the same change on going to a second, coarser grid
+    error: float  # the same change between a second, coarser grid and the one of the solution
+    second: Overlaps  # the solution on that second grid
     rivals: tuple[Candidate, ...] = ()  # other saddle points met on the way
 
     @property

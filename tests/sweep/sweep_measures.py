@@ -26,19 +26,19 @@ def tally(*, scale: float, kind: str = "plain", seed: int, pause: float = 0.0) -
 
 
 @measurement(version=1)
-def gemm(*, size: int, seed: int) -> dict:
+def gemm(*, size: int, torch: bool, seed: int) -> dict:
     """A product whose last bits depend on the number of threads; and that number."""
-    import torch
     from threadpoolctl import threadpool_info
 
     a, b = np.random.default_rng(seed).standard_normal((2, size, size))
-    product = torch.from_numpy(a).float() @ torch.from_numpy(b).float()
-    threads = {library["num_threads"] for library in threadpool_info()}
-    return {
-        "trace": float(product.trace()),
-        "numpy": float((a @ b).sum()),
-        "threads": max(threads | {torch.get_num_threads()}),
-    }
+    if torch:
+        from torch import from_numpy, get_num_threads
+
+        trace = float((from_numpy(a).float() @ from_numpy(b).float()).trace())
+    else:
+        trace = float((a @ b).trace())
+    threads = [library["num_threads"] for library in threadpool_info()]
+    return {"trace": trace, "threads": max([*threads, get_num_threads() if torch else 1])}
 
 
 @measurement(version=1)
@@ -91,3 +91,11 @@ def interrupted(*, after: int, swallow: bool, seed: int) -> dict:
     signal.raise_signal(signal.SIGINT)
     signal.signal(signal.SIGINT, handler)
     return {"whole": False, "thread": threading.current_thread().name}
+
+
+@measurement(version=1)
+def die_together(*, victim: int, seed: int) -> dict:
+    """Kills another process while it computes."""
+    os.kill(victim, signal.SIGKILL)
+    time.sleep(1.0)
+    return {}

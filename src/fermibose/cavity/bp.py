@@ -1,0 +1,125 @@
+r"""Belief propagation: a Gaussian message from every weight to every pair, and back.
+
+.. math::
+    ω_{μ→i} = \sum_{j≠i} m_{j→μ}\, x_{μj}, \quad
+    V_{μ→i} = \sum_{j≠i} v_{j→μ}\, x_{μj}x_{μj}^T, \quad
+    B_{μ→i} = x_{μi}^T f, \quad A_{μ→i} = -x_{μi}^T\, ∂f\, x_{μi},
+
+    v_{i→μ} = \frac{1}{βλ_w + \sum_{ν≠μ} A_{ν→i}}, \qquad m_{i→μ} = v_{i→μ} \sum_{ν≠μ} B_{ν→i},
+
+with f and ∂f of the channel at (ω_{μ→i}, V_{μ→i}). Every sum leaves the receiver out. A sweep takes
+N·P two-dimensional integrals; :mod:`fermibose.cavity.amp` takes P.
+"""
+
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fermibose.cavity.channel import PairChannel
+from fermibose.cavity.estimate import Estimate
+from fermibose.cavity.instance import Instance, symmetric
+from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
+from fermibose.errors import InputError
+from fermibose.theory.problem import Array
+from fermibose.theory.threads import one_thread
+
+_BLOCK = 20_000  # messages integrated at a time
+_PER_MESSAGE = 8 * 8  # bytes: two inputs, m, v, A, B and the next m, v
+_PER_INTEGRAL = 600  # bytes at work for each message of a block
+
+
+Indices = NDArray[np.intp]
+
+
+class _Bp:
+    """The messages between two sweeps."""
+
+    def __init__(self, instance: Instance, m: Array) -> None:
+        problem = instance.problem
+        self.problem, self.train = problem, instance.train
+        self.channel = PairChannel(problem)
+        self.m = np.tile(m, (len(instance.train), 1))
+        self.v = np.full_like(self.m, 1 / (problem.beta * problem.weight_decay))
+
+    def propose(self) -> Marginals:
+        """One undamped sweep."""
+        A, B = np.empty_like(self.m), np.empty_like(self.m)
+        pairs, n = self.m.shape
+        energy = at = 0.0
+        for block in np.array_split(np.arange(pairs), max(1, round(pairs * n / _BLOCK))):
+            A[block], B[block], e, a = self._to_weights(block)
+            energy, at = energy + e / pairs, at + a / n
+        whole_A, whole_B = A.sum(0), B.sum(0)
+        mean = variances(self.problem, whole_A) * whole_B
+        v = variances(self.problem, whole_A - A)
+        m = v * (whole_B - B)
+        change = max(float(np.abs(m - self.m).max()), float(np.abs(v - self.v).max()))
+        self.new = (m, v)
+        return Marginals(mean, variances(self.problem, whole_A), change, energy, at)
+
+    def accept(self, damping: float) -> None:
+        """Go to the messages proposed, keeping a part of the old ones."""
+        m, v = self.new
+        self.m = damping * self.m + (1 - damping) * m
+        self.v = damping * self.v + (1 - damping) * v
+
+    def _to_weights(self, block: Indices) -> tuple[Array, Array, float, float]:
+        """A and B from some pairs to all weights; their energy and their part of AT."""
+        x1, x2 = self.train.x[:, block]
+        m, v, same = self.m[block], self.v[block], self.train.same[block]
+        mean = np.stack([m * x1, m * x2], -1)
+        spread = symmetric(v * x1**2, v * x1 * x2, v * x2**2)
+        omega, V = mean.sum(1), spread.sum(1)
+        whole = self.channel.moments(omega, V, same)
+        shape = m.shape
+        cavity = self.channel.moments(
+            (omega[:, None] - mean).reshape(-1, 2),
+            (V[:, None] - spread).reshape(-1, 2, 2),
+            np.repeat(same, shape[1]),
+        )
+        f, df = cavity.f.reshape(*shape, 2), cavity.df.reshape(*shape, 2, 2)
+        A = -(x1**2 * df[..., 0, 0] + 2 * x1 * x2 * df[..., 0, 1] + x2**2 * df[..., 1, 1])
+        at = float(((V @ whole.df) ** 2).sum())
+        return A, x1 * f[..., 0] + x2 * f[..., 1], float(whole.energy.sum()), at
+
+
+@one_thread
+def belief_propagation(
+    instance: Instance,
+    *,
+    start: Array | None = None,
+    damping: float = 0.5,
+    tol: float = 1e-6,
+    max_iterations: int = 300,
+    seed: int | None = None,
+    max_memory: float | None = None,
+) -> Estimate:
+    """Marginals of the weights of one instance by belief propagation.
+
+    Arguments as in :func:`fermibose.cavity.amp.amp`; the change of a sweep is that of the messages
+    m_{i→μ} and v_{i→μ}. max_memory: bytes it may use, by default what the machine has free. More is
+    refused before anything is allocated.
+    """
+    m = start_means(instance, start, seed)
+    _check_memory(instance, max_memory)
+    return pass_messages(instance, _Bp(instance, m), damping, tol, max_iterations)
+
+
+def bp_memory(n: int, pairs: int) -> float:
+    """Bytes that belief propagation needs beside the instance."""
+    messages = float(n) * pairs
+    return _PER_MESSAGE * messages + _PER_INTEGRAL * min(messages, max(_BLOCK, n))
+
+
+def _check_memory(instance: Instance, max_memory: float | None) -> None:
+    pairs = len(instance.train)
+    need = bp_memory(instance.n, pairs)
+    if max_memory is None:
+        max_memory = float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    if need > max_memory:
+        raise InputError(
+            f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "
+            f"messages in {need / 1e9:.2f} GB, more than the {max_memory / 1e9:.2f} GB it may use: "
+            "use amp(), which needs N messages, or a smaller instance"
+        )

@@ -1,0 +1,43 @@
+r"""State evolution: what AMP does sweep by sweep on an instance of very many weights.
+
+After a sweep the means have M = Σm_i/N and Q = Σm_i²/N and the variances V = Σv_i/N; the next
+fields are ω = y m M + Δ√Q v, whatever the instance, so the next M, Q and V follow from one step of
+the saddle-point equations, undamped. Its fixed points are the saddle points of
+:mod:`fermibose.theory`; the trajectory says how AMP gets there.
+"""
+
+from fermibose.cavity.estimate import History
+from fermibose.cavity.passing import LOOSEST
+from fermibose.errors import InputError
+from fermibose.theory.problem import Problem
+from fermibose.theory.replica import Overlaps
+from fermibose.theory.saddle import SaddlePoint, distance, update
+from fermibose.theory.threads import one_thread
+
+
+@one_thread
+def state_evolution(problem: Problem, *, M: float, Q: float, sweeps: int) -> History:
+    """The trajectory of undamped AMP from means with Σm/N = M and Σm²/N = Q.
+
+    The variances start at those of the prior, as in AMP. An uninformed start has M = 0 and stays
+    there for ever in this limit: on an instance M starts from a chance value of order 1/√N, which
+    is the M to give here. ``training_loss`` stays empty.
+    """
+    if problem.zero_temperature:
+        raise InputError("state evolution needs a finite beta, as AMP does")
+    if not (Q > 0 and M * M <= Q):
+        raise InputError(f"means have Q > 0 and M² <= Q, got M = {M!r} and Q = {Q!r}")
+    saddle, history = SaddlePoint(problem), History()
+    state = Overlaps(M, Q, 1 / problem.weight_decay)
+    for _ in range(sweeps):
+        _, conjugate = saddle.evaluate(state)
+        floor = problem.weight_decay / LOOSEST - problem.weight_decay
+        if conjugate.chi < floor:  # AMP bounds its variances there
+            conjugate = type(conjugate)(conjugate.M, conjugate.Q, floor)
+        new = update(problem, state, conjugate)
+        history.M.append(new.M)
+        history.Q.append(new.Q)
+        history.q.append(new.q(problem.beta))
+        history.residual.append(distance(problem, new, state))
+        state = new
+    return history

@@ -1,0 +1,72 @@
+"""The Dask engine on a real scheduler and workers. Oracle: the engine in this process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sweep_measures as measures
+from sweep_common import jobs_of_all_kinds, wait_for
+
+from fermibose.errors import FermiboseError, InputError
+from fermibose.sweep import Job, Store, engine_named, run
+
+HERE = str(Path(__file__).parent)
+
+
+def start(*command, folder):
+    environment = os.environ | {"PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
+    environment["OMP_NUM_THREADS"] = "2"  # which would round otherwise
+    return subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    file = tmp_path / "scheduler.json"
+    options = ["--scheduler-file", str(file), "--no-dashboard"]
+    scheduler = start("dask_scheduler", *options, "--port", "0", folder=tmp_path)
+    worker = start("dask_worker", *options, "--nthreads", "2", "--no-nanny", folder=tmp_path)
+    wait_for(lambda: file.exists() and file.read_text().endswith("}"))
+    yield json.loads(file.read_text())["address"], scheduler
+    for process in (worker, scheduler):
+        process.kill()
+        process.wait()
+
+
+def test_the_cluster_gives_the_same_rows_and_its_loss_costs_nothing_stored(cluster, tmp_path):
+    address, scheduler = cluster
+    stores = [Store(tmp_path / "cluster.db"), Store(tmp_path / "here.db")]
+    jobs = [*jobs_of_all_kinds(), Job(measures.gemm, {"size": 200, "torch": False})]
+    outcome = run(jobs, stores[0], engine=engine_named(address))
+    run(jobs, stores[1])
+    assert stores[0].digest() == stores[1].digest()
+    assert outcome.rows[-1].result["threads"] == 1
+    assert [row.error for row in outcome.rows] == [row.error for row in stores[1].rows_of(jobs)]
+    assert outcome.computed == len(jobs)
+
+    fatal = Job(measures.die_together, {"victim": scheduler.pid})
+    with pytest.raises(FermiboseError, match="What is stored is safe"):
+        run([*jobs, fatal], stores[0], engine=engine_named(address))
+    assert stores[0].digest() == stores[1].digest()
+
+
+def test_without_a_scheduler_the_error_tells_how_to_start_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("fermibose.sweep.cluster._PATIENCE", "1s")
+    engine = engine_named("tcp://127.0.0.1:9")
+    with pytest.raises(InputError, match="dask scheduler"):
+        run([Job(measures.tally, {"scale": 1.0})], Store(tmp_path / "s"), engine=engine)
+    assert run([], Store(tmp_path / "s"), engine=engine).rows == []  # nothing to do needs nobody
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    monkeypatch.setattr("fermibose.sweep.cluster.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"fermibose\[cluster\]"):
+        engine_named("tcp://127.0.0.1:9")

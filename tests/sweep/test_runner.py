@@ -1,0 +1,206 @@
+"""Runs that are killed, interrupted, repeated and shared. Oracle: an undisturbed run."""
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sweep_measures as measures
+from sweep_common import wait_for
+from sweep_victim import plan
+
+from fermibose.progress import pace
+from fermibose.sweep import Job, Store, engine_named, run
+
+HERE = Path(__file__).parent
+JOBS = 40
+
+
+def start(path, engine, pause):
+    command = [sys.executable, HERE / "sweep_victim.py", path, engine, str(JOBS), str(pause)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("undisturbed") / "store.db")
+    run(plan(JOBS), store)
+    return store
+
+
+def check(store, undisturbed):
+    assert [(row.key, row.error) for row in store.rows()] == [
+        (row.key, row.error) for row in undisturbed.rows()
+    ]
+    assert store.digest() == undisturbed.digest()
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_killed_five_times_and_resumed_the_store_is_that_of_an_undisturbed_run(
+    undisturbed, tmp_path
+):
+    path = tmp_path / "store.db"
+    Store(path)
+    chance = random.Random(0)
+    for number in range(5):
+        process = start(path, ["local:2", "in-process"][number % 2], pause=0.2)
+        wait_until_written(path)
+        time.sleep(chance.uniform(0, 0.5))
+        process.kill()
+        process.communicate()
+    kept = len(Store(path).finished())
+    assert 0 < kept < 32
+    outcome = run(plan(JOBS), Store(path), engine=engine_named("local:2"))
+    assert outcome.computed == JOBS - kept  # the failed ones again
+    check(Store(path), undisturbed)
+
+
+def wait_until_written(path):
+    before = path.stat().st_mtime_ns
+    wait_for(lambda: path.stat().st_mtime_ns > before)
+
+
+def test_two_processes_share_one_plan(undisturbed, tmp_path):
+    path = tmp_path / "store.db"
+    processes = [start(path, engine, pause=0.1) for engine in ("local:2", "in-process")]
+    outputs = [process.communicate()[0].split() for process in processes]
+    computed = [int(number) for number, _ in outputs]
+    assert all(process.returncode == 0 for process in processes)
+    # A job that fails in one may be tried again by the other; nothing else is computed twice.
+    assert JOBS <= sum(computed) <= JOBS + JOBS // 5
+    check(Store(path), undisturbed)
+
+
+def start_slow_job(folder, store):
+    script = (
+        "import sweep_measures as measures\n"
+        "from fermibose.sweep import Job, Store, run\n"
+        f"context = {{'folder': {str(folder)!r}, 'pause': 1.5}}\n"
+        f"run([Job(measures.counts, seed=0, context=context)], Store({str(store.path)!r}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=HERE)
+    wait_for((folder / "0").exists)
+    return process
+
+
+@pytest.mark.parametrize("fate", ["finishes", "is killed"])
+def test_a_job_that_another_process_computes_is_left_to_it_while_it_lives(fate, tmp_path):
+    store = Store(tmp_path / "s.db")
+    jobs = [Job(measures.counts, seed=seed, context={"folder": str(tmp_path)}) for seed in range(3)]
+    other = start_slow_job(tmp_path, store)
+    if fate == "is killed":
+        other.kill()
+        other.wait()
+    outcome = run(jobs, store)
+    other.wait()
+    assert outcome.computed == (2 if fate == "finishes" else 3)
+    assert (tmp_path / "0").read_text() == ("x" if fate == "finishes" else "xx")
+    assert [row.result for row in outcome.rows] == [{"seed": seed} for seed in range(3)]
+    assert {path.name for path in tmp_path.iterdir()} == {"0", "1", "2", "s.db"}
+
+
+def test_nothing_finished_is_computed_again_and_equal_jobs_are_computed_once(tmp_path):
+    context = {"folder": str(tmp_path)}
+    jobs = [Job(measures.counts, seed=seed, context=context) for seed in (0, 1, 0, 2, 1)]
+    store = Store(tmp_path / "s")
+    first, second = run(jobs, store), run(jobs, store, engine=engine_named("local:2"))
+    assert (first.computed, second.computed) == (3, 0)
+    assert [row.seed for row in first.rows] == [0, 1, 0, 2, 1]
+    assert second.rows == first.rows
+    assert [(tmp_path / str(seed)).read_text() for seed in range(3)] == ["x", "x", "x"]
+
+
+def test_of_equal_jobs_the_context_of_the_first_counts(tmp_path):
+    folders = [tmp_path / name for name in ("a", "b")]
+    jobs = [Job(measures.counts, context={"folder": str(folder)}) for folder in folders]
+    folders[0].mkdir()
+    assert run(jobs, Store(tmp_path / "s")).failures == []
+
+
+def test_failed_jobs_are_tried_again_by_the_next_run(tmp_path):
+    context = {"folder": str(tmp_path)}
+    job, store = Job(measures.dies, {"times": 2}, seed=0, context=context), Store(tmp_path / "s")
+    assert run([job], store, engine=engine_named("local:1")).failures
+    outcome = run([job], store, engine=engine_named("local:1"))
+    assert outcome.failures == []
+    assert outcome.rows[0].result == {"seed": 0}
+
+
+@pytest.mark.parametrize("engine", ["local:2", "in-process"])
+def test_ctrl_c_returns_promptly_with_what_is_finished(engine, undisturbed, tmp_path):
+    path = tmp_path / "store.db"
+    Store(path)
+    process = start(path, engine, pause=0.2)
+    wait_until_written(path)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    pressed = time.monotonic()
+    computed, interrupted = process.communicate()[0].split()
+    assert time.monotonic() - pressed < 5
+    assert (process.returncode, interrupted) == (0, "True")
+    assert 0 < len(Store(path).rows()) == int(computed) < JOBS
+    run(plan(JOBS), Store(path))
+    check(Store(path), undisturbed)
+
+
+@pytest.mark.parametrize("swallow", [False, True])
+def test_half_a_result_after_ctrl_c_is_not_stored(swallow, tmp_path):
+    params = {"after": 2, "swallow": swallow}
+    jobs = [Job(measures.interrupted, params, seed=seed) for seed in range(4)]
+    before = signal.getsignal(signal.SIGINT)
+    outcome = run(jobs, Store(tmp_path / "s"))
+    assert signal.getsignal(signal.SIGINT) is before
+    assert outcome.interrupted
+    assert [row.result for row in outcome.rows] == [{"whole": True}, {"whole": True}, None, None]
+    assert outcome.failures == []
+
+
+def test_ctrl_c_while_a_row_is_written_lets_it_be_written(tmp_path, monkeypatch):
+    real = Store.record
+
+    def record(store, job, answer):
+        signal.raise_signal(signal.SIGINT)
+        real(store, job, answer)
+
+    monkeypatch.setattr(Store, "record", record)
+    outcome = run(plan(3), Store(tmp_path / "s"))
+    assert outcome.interrupted
+    assert [row.result is not None for row in outcome.rows] == [True, False, False]
+
+
+def test_the_function_sees_lists_for_tuples_in_every_engine(tmp_path):
+    for engine in ("in-process", "local:1"):
+        job = Job(measures.tally, {"scale": 1.0, "kind": ("a", {"b": (1, 2)})})
+        (row,) = run([job], Store(tmp_path / engine), engine=engine_named(engine)).rows
+        assert row.result["kind"] == ["a", {"b": [1, 2]}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((0, 10, 5.0), ""),
+        ((4, 10, 2.0), "2/s, 0:00:03 left"),
+        ((4, 10, 2.0, 1.0), "2/s, 0:00:02 left"),
+        ((4, 10, 2.0, 99.0), "2/s, 0:00:00 left"),
+        ((3, 123, 60.0), "3/min, 0:40:00 left"),
+        ((1, 3, 7200.0), "0.5/h, 4:00:00 left"),
+    ],
+)
+def test_rate_and_time_left(arguments, text):
+    assert pace(*arguments) == text
+
+
+def test_the_bar_shows_how_far_how_fast_and_what_failed(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    run(plan(10), Store(tmp_path / "s"), show=True)
+    shown = capfd.readouterr().err
+    assert "10/10" in shown
+    assert "2 failed" in shown
+    run(plan(5), Store(tmp_path / "other"))  # not a terminal
+    assert capfd.readouterr().err == ""
