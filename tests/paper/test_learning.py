@@ -8,6 +8,7 @@ import torch
 from sklearn.decomposition import PCA
 
 from fermibose import PairEnergy
+from fermibose.attacks import ThreatModel, pgd
 from fermibose.data.subsets import rank_in_class
 from fermibose.errors import InputError
 from fermibose.machine.local_rule import pair_force
@@ -19,6 +20,7 @@ from fermibose.paper.learning import (
     robustness,
     trajectories,
 )
+from fermibose.paper.runs import measure_pgd, measure_robustness
 
 
 @pytest.fixture
@@ -113,6 +115,19 @@ def test_robustness_against_steps_made_by_hand():
     assert found["noise_curve"][0] == pytest.approx(float(right.double().mean()))
     image = np.frombuffer(bytes.fromhex(found["noise_example"]), np.uint8) / 255
     assert image[200:500].std() > 0.2  # noise of strength 0.4, clipped
+
+
+def test_pgd_is_measured_on_the_machine_of_this_coupling_and_is_stronger_than_one_step():
+    settings = {"coupling": "averaged", "d_f": 0.4, "hidden": 12, "epochs": 3, "seed": 2}
+    settings |= {"dataset": "mnist5k"}
+    found = measure_pgd(**settings, epsilon=0.05)["pgd_accuracy"]
+    data = images("mnist5k")
+    net = learn(data, "averaged", 0.4, (12,), 3, 50, seed=2).net
+    first = rank_in_class(data.y_test) < 100
+    threat = ThreatModel("linf", 0.05)
+    by_hand = pgd(net, data.x_test[first], data.y_test[first], threat, steps=20, seed=2)
+    assert found == by_hand.robust_accuracy
+    assert found <= measure_robustness(**settings)["fgsm_curve"][5]
 
 
 def test_imbalance_is_geometric_and_keeps_the_first_images():

@@ -22,6 +22,7 @@ TINY = scale.Scale(
     "mnist5k",
     sweep=(0.1, 0.2, 0.3, 0.4, 0.5, 1.0),
     coarse=(0.2, 0.455),
+    attacked=(0.2,),
     seeds=2,
     epochs=2,
     hidden=6,
@@ -69,7 +70,7 @@ def test_command_measures_draws_and_judges_and_goes_on_where_it_was(tiny, tmp_pa
     assert (tmp_path / "verdicts.json").read_bytes() == written["verdicts.json"]
     assert (tmp_path / "fig4.svg").read_bytes() == written["fig4.svg"]
     shared = fbm("fig5", "--engine", "in-process", "--output", tmp_path)
-    assert "11 runs, 7 computed now" in shared.stdout  # not the 4 labelled ones
+    assert "17 runs, 13 computed now" in shared.stdout  # not the 4 labelled ones
 
 
 def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
@@ -160,7 +161,7 @@ def test_labelled_is_compared_with_averaged_where_it_gains_least():
         ]
 
     rows = areas("averaged", {0.1: 5.0, 0.5: 9.0}) + areas("labelled", {0.1: 7.0, 0.5: 8.0})
-    (gain,) = [v for v in fig5.verdicts(rows, TINY) if "every d_F, FGSM" in v.claim]
+    (gain,) = [v for v in fig5.verdicts(rows, TINY) if "every d_F: gain of FGSM" in v.claim]
     assert (gain.measured, gain.reproduced) == (-1.0, False)
     assert gain.error == pytest.approx(0.5**0.5)  # two errors of 1/2 each
     assert "less robust at 1 of 2 d_F" in gain.note

@@ -78,12 +78,13 @@ def reproduce(
 def _print(verdicts: "list[Verdict]") -> None:
     from rich.table import Table
 
-    table = Table(title="Measured against published", title_justify="left", show_lines=True)
-    for column in ("claim", "measured", "asked for", "verdict"):
-        table.add_column(column)
+    table = Table(title="Measured against published", title_justify="left")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("claim")
+    table.add_column("measured, and asked for")
     colours = {True: "green", False: "red", None: "yellow"}
     for v in verdicts:
         claim = f"{v.figure}  {v.claim}" + (f"\n[dim]{escape(v.note)}[/]" if v.note else "")
-        verdict = f"[{colours[v.reproduced]}]{v.word}[/]"
-        table.add_row(claim, v.measured_text(), v.expected_text(), verdict)
+        verdict = f"[{colours[v.reproduced]}]{v.word.replace(', ', chr(10))}[/]"
+        table.add_row(verdict, claim, f"{v.measured_text()}\n{v.expected_text()}")
     console.print(table)

@@ -76,15 +76,15 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             continue
         mlp = over_seeds(chosen, "test_accuracy", scale=100, coupling="mlp")[0]
         averaged, labelled = curves["averaged"], curves["labelled"]
-        noise = typical_error(averaged, TYPICAL_ERROR)
+        noise = typical_error(averaged) or TYPICAL_ERROR
         dip = marked_points(averaged.x, averaged.mean, float(mlp), noise=noise).dip
         best = {c: float(curve.mean.max()) for c, curve in curves.items()}
         found += [
             Verdict("beyond", f"{name}: averaged has a double ascent, its valley is deep",
-                    dip, 3 * noise, 0.0, "at least", error=noise, unit="points"),
+                    dip, 3 * noise, 0.0, "at least", error=typical_error(averaged), unit="points"),
             Verdict("beyond", f"{name}: best labelled accuracy at least the best averaged one",
                     best["labelled"], best["averaged"], 0.0, "at least", unit="%",
-                    error=typical_error(labelled, TYPICAL_ERROR), note=f"MLP {float(mlp):.2f} %"),
+                    error=typical_error(labelled), note=f"MLP {float(mlp):.2f} %"),
         ]  # fmt: skip
     return found
 

@@ -63,15 +63,15 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
                         note=remark)
             )  # fmt: skip
     for kind, coupling in (("machine", "averaged"), ("mlp", "mlp")):
-        for suffix, of in (("_of_20", "that on the first 20"), ("", "all")):
+        for suffix, of in (("_of_20", "the first 20"), ("", "all")):
             mean, error, _ = over_seeds(
                 rows, f"train_explained{suffix}", scale=100, coupling=coupling
             )
             found.append(
-                Verdict("fig3", f"{LABEL[coupling]}: variance on 3 components, of {of}",
+                Verdict("fig3", f"{LABEL[coupling]}: variance on 3 components of {of}",
                         float(mean), published.EXPLAINED[kind], 5.0, unit="%",
                         error=float(error) if np.isfinite(error) else None,
-                        note="which of the two normalisations was published is not said")
+                        note="" if suffix else "the other reading of the paper")
             )  # fmt: skip
     return [*found, *_sphere_verdicts(rows)]
 

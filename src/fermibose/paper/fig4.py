@@ -71,11 +71,12 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         found += _mark_verdicts(averaged, mlp)
         found += _distance_verdicts(rows)
     if len(labelled) > 5:
-        marks, noise = _marks(labelled, mlp), typical_error(labelled, TYPICAL_ERROR)
+        marks, noise = _marks(labelled, mlp), typical_error(labelled)
         best = int(labelled.mean.argmax())
         found.append(
             Verdict("fig4", "labelled: one maximum only, the second one rises at most",
-                    marks.dip, 0.0, 3 * noise, "at most", error=noise, unit="points",
+                    marks.dip, 0.0, 3 * (noise or TYPICAL_ERROR), "at most", error=noise,
+                    unit="points",
                     note=f"best {labelled.mean[best]:.2f} % at d_F = {labelled.x[best]:g}")
         )  # fmt: skip
     return found
@@ -107,7 +108,7 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
     whole = averaged.x[-1] >= PLATEAU and np.diff(averaged.x).max() < 0.25
     found = [
         Verdict("fig4", "averaged: depth of the valley V", ours.dip if whole else None, theirs.dip,
-                0.6, unit="points", error=typical_error(averaged, TYPICAL_ERROR))
+                0.6, unit="points", error=typical_error(averaged))
     ]  # fmt: skip
     for name, place in theirs.positions().items():
         least = 0.1 if name == "B1" else 0.03  # where a plateau begins is less sharp than a peak
@@ -148,7 +149,7 @@ def _mlp(rows: Sequence[Row]) -> tuple[float, float, float]:
 
 
 def _marks(found: Series, mlp: float) -> Marks:
-    return marked_points(found.x, found.mean, mlp, noise=typical_error(found, TYPICAL_ERROR))
+    return marked_points(found.x, found.mean, mlp, noise=typical_error(found) or TYPICAL_ERROR)
 
 
 def _number(value: float) -> float | None:

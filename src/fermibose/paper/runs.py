@@ -8,9 +8,18 @@ from typing import Any
 
 import torch
 
+from fermibose.attacks import ThreatModel, pgd
+from fermibose.data import per_class
 from fermibose.machine.compute import compute_settings
 from fermibose.paper.images import images
-from fermibose.paper.learning import learn, principal_components, robustness, summary, trajectories
+from fermibose.paper.learning import (
+    ATTACKED_PER_CLASS,
+    learn,
+    principal_components,
+    robustness,
+    summary,
+    trajectories,
+)
 from fermibose.sweep import measurement
 
 
@@ -64,6 +73,31 @@ def measure_robustness(
     data = images(dataset, folder=folder)
     training = learn(data, coupling, d_f, (hidden,), epochs, 50, seed)
     return summary(trajectories(training)) | robustness(training.net, data, seed)
+
+
+@measurement(version=1)
+def measure_pgd(
+    *,
+    coupling: str,
+    d_f: float | None,
+    epsilon: float,
+    hidden: int = 1000,
+    epochs: int = 100,
+    dataset: str = "mnist",
+    seed: int = 0,
+    folder: str | None = None,
+) -> dict[str, Any]:
+    """Accuracy under PGD in the ℓ∞ ball of radius ε, on the images that FGSM is measured on.
+
+    20 steps each on cross-entropy and margin, the worst case of both: an adversary, which a single
+    step is not.
+    """
+    data = images(dataset, folder=folder)
+    net = learn(data, coupling, d_f, (hidden,), epochs, 50, seed, tested=False).net
+    x, y = per_class(data.x_test, data.y_test, ATTACKED_PER_CLASS)
+    with compute_settings(1):
+        found = pgd(net, x, y, ThreatModel("linf", epsilon), steps=20, seed=seed, show=False)
+    return {"pgd_accuracy": float(found.robust_accuracy)}
 
 
 @measurement(version=1)

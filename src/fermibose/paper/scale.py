@@ -22,6 +22,7 @@ class Scale:
     sweep: tuple[float, ...]  # d_F of Fig. 4, averaged coupling
     coarse: tuple[float, ...]  # d_F of Fig. 5, and of everything labelled
     seeds: int
+    attacked: tuple[float, ...] = ()  # d_F at which both couplings meet PGD
     folder: str | None = None  # of MNIST's IDX files; else FERMIBOSE_DATA or a download
     epochs: int = 100
     hidden: int = 1000
@@ -62,13 +63,17 @@ class Scale:
         return Job(measure, params=params, seed=seed, data=data, context=context)
 
     def jobs(
-        self, measure: Callable[..., Any], coupling: str, d_f: Iterable[float | None]
+        self,
+        measure: Callable[..., Any],
+        coupling: str,
+        d_f: Iterable[float | None],
+        **changed: Any,
     ) -> Iterator[Job]:
         """One run for every seed and d_F, all d_F with the first seed first."""
         values = tuple(d_f)
         for seed in range(self.seeds):
             for value in values:
-                yield self.job(measure, coupling, value, seed)
+                yield self.job(measure, coupling, value, seed, **changed)
 
 
 @cache
@@ -86,7 +91,8 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
         sweep=tuple(
             sorted({k / 20 for k in (*range(1, 13), 14, 16, 20, 24)} | {0.375, 0.425, 0.455})
         ),
-        coarse=(0.05, 0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8, 1.2),
+        coarse=(0.05, 0.1, 0.2, 0.3, 0.375, 0.465, 0.56, 1.2),
+        attacked=(0.2, 0.455, 0.8),
         seeds=2,
         beyond=(0.2, 0.375, 0.455, 0.8),
         variations={"hidden": (100,), "per_class": (30,), "depth": (2,), "imbalance": (10.0,)},
@@ -101,6 +107,7 @@ def full(folder: str | os.PathLike[str] | None = None) -> Scale:
         folder=None if folder is None else os.fspath(folder),
         sweep=tuple(k / 200 for k in range(241)),
         coarse=tuple(sorted({k / 20 for k in range(25)} | set(MARKED))),
+        attacked=(0.05, 0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8, 1.0, 1.2),
         seeds=5,
         theory_points=30,
         beyond=(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.375, 0.4, 0.455, 0.5, 0.56, 0.8, 1.2),

@@ -89,7 +89,7 @@ def over_seeds(
     return statistics(list(runs.values()), scale)
 
 
-def typical_error(found: Series, otherwise: float) -> float:
-    """Root mean square of the standard errors; ``otherwise`` where single seeds give none."""
+def typical_error(found: Series) -> float | None:
+    """Root mean square of the standard errors; None where single seeds give none."""
     errors = found.error[np.isfinite(found.error)]
-    return float(np.sqrt((errors**2).mean())) if len(errors) else otherwise
+    return float(np.sqrt((errors**2).mean())) if len(errors) else None
