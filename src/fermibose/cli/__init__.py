@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fermibose.cli.attack import attack, audit
+from fermibose.cli.cavity import cavity
 from fermibose.cli.demo import demo
 from fermibose.cli.theory import theory
 from fermibose.cli.train import evaluate, train
@@ -27,6 +28,7 @@ app.command()(evaluate)
 app.command()(attack)
 app.command()(audit)
 app.command()(theory)
+app.command()(cavity)
 
 
 @app.command()
