@@ -28,6 +28,7 @@ bench: install
 	$(BIN)/python benchmarks/theory.py check
 	$(BIN)/python benchmarks/attacks.py check
 	$(BIN)/python benchmarks/sweep.py check
+	$(BIN)/python benchmarks/cavity.py check
 
 mutants: install
 	$(BIN)/python tests/mutants.py

@@ -38,6 +38,8 @@ SWEEP_STORE = "tests/sweep/test_store.py"
 SWEEP_ENGINES = "tests/sweep/test_engines.py"
 SWEEP_RUNNER = "tests/sweep/test_runner.py"
 PAPER = "tests/paper/test_learning.py"
+MESSAGES = "tests/cavity/test_messages.py"
+REFEREES = "tests/cavity/test_referees.py"
 MUTANTS = [
     Mutant("swap masks", "energy.py", "sigma = d2 * 0 + same", "sigma = 1 - (d2 * 0 + same)", RULE),
     Mutant("sign of the force", "energy.py", "attraction - rep", "attraction + rep", RULE),
@@ -162,6 +164,21 @@ MUTANTS = [
     Mutant("paper: deviation for error", "paper/series.py", "spread / len(array) ** 0.5", "spread", "tests/paper/test_reproduce.py"),
     Mutant("paper: a run counts twice", "paper/series.py", "{})[row.seed] =", "{})[id(row)] =", "tests/paper/test_reproduce.py"),
     Mutant("paper: settings mixed", "paper/beyond.py", "== usual | changed", "!= changed", "tests/paper/test_reproduce.py"),
+    Mutant("cavity: no Onsager term", "cavity/amp.py", "products.fields(self.m) - (V @", "products.fields(self.m) - 0 * (V @", MESSAGES),
+    Mutant("cavity: f not damped", "cavity/amp.py", "damping * old + (1 - damping) * new\n            for old, new in zip((self.m, self.v, self.f), self.new, strict=True)", "new if new is self.new[2] else damping * old + (1 - damping) * new\n            for old, new in zip((self.m, self.v, self.f), self.new, strict=True)", MESSAGES),
+    Mutant("cavity: A·m dropped", "cavity/amp.py", "products.pull(pair.f) + A * self.m", "products.pull(pair.f)", MESSAGES),
+    Mutant("cavity: receiver kept in ω", "cavity/bp.py", "(omega[:, None] - mean)", "(omega[:, None] - 0 * mean)", MESSAGES),
+    Mutant("cavity: receiver kept in V", "cavity/bp.py", "(V[:, None] - spread)", "(V[:, None] - 0 * spread)", MESSAGES),
+    Mutant("cavity: receiver kept in B", "cavity/bp.py", "m = v * (whole_B - B)", "m = v * whole_B", MESSAGES),
+    Mutant("cavity: receiver kept in A", "cavity/bp.py", "v = variances(self.problem, whole_A - A)", "v = variances(self.problem, whole_A + 0 * A)", MESSAGES),
+    Mutant("cavity: damped change judged", "cavity/passing.py", "if last.change <= tol", "if last.change * (1 - damping) <= tol", MESSAGES),
+    Mutant("cavity: V⁻¹ missing in ∂f", "cavity/channel.py", "df = precision @ covariance @ precision - precision", "df = precision @ covariance @ precision", "tests/cavity/test_channel.py"),
+    Mutant("cavity: second moment for covariance", "cavity/channel.py", "covariance = second - mean[:, :, None] * mean[:, None, :]", "covariance = second", "tests/cavity/test_channel.py"),
+    Mutant("cavity: windows too small", "cavity/channel.py", "_DEPTH = 21.0", "_DEPTH = 6.0", "tests/cavity/test_channel.py"),
+    Mutant("cavity: noise Δ/N", "cavity/instance.py", "problem.delta / math.sqrt(n)", "problem.delta / n", "tests/cavity/test_instance.py"),
+    Mutant("cavity: force on the second input", "cavity/landscape.py", "-push * slope[1]", "push * slope[1]", REFEREES),
+    Mutant("cavity: exchange upside down", "cavity/sampling.py", "(self.E[hot + 1] - self.E[hot])", "(self.E[hot] - self.E[hot + 1])", REFEREES),
+    Mutant("cavity: trajectories always accepted", "cavity/sampling.py", "yes = rng.random(betas.size) < np.exp(np.minimum(-loss, 0))", "yes = rng.random(betas.size) < 2", REFEREES),
 ]  # fmt: skip
 
 

@@ -3,14 +3,22 @@
 from fermibose.cavity.amp import amp
 from fermibose.cavity.bp import belief_propagation
 from fermibose.cavity.estimate import Estimate, History
+from fermibose.cavity.evolution import state_evolution
+from fermibose.cavity.ground import GroundState, ground_state
 from fermibose.cavity.instance import Instance, Pairs, sample_instance
+from fermibose.cavity.sampling import Sampling, hmc
 
 __all__ = [
     "Estimate",
+    "GroundState",
     "History",
     "Instance",
     "Pairs",
+    "Sampling",
     "amp",
     "belief_propagation",
+    "ground_state",
+    "hmc",
     "sample_instance",
+    "state_evolution",
 ]

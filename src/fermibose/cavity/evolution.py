@@ -16,19 +16,22 @@ from fermibose.theory.threads import one_thread
 
 
 @one_thread
-def state_evolution(problem: Problem, *, M: float, Q: float, sweeps: int) -> History:
+def state_evolution(
+    problem: Problem, *, M: float, Q: float, V: float | None = None, sweeps: int
+) -> History:
     """The trajectory of undamped AMP from means with Σm/N = M and Σm²/N = Q.
 
-    The variances start at those of the prior, as in AMP. An uninformed start has M = 0 and stays
-    there for ever in this limit: on an instance M starts from a chance value of order 1/√N, which
-    is the M to give here. ``training_loss`` stays empty.
+    V: mean variance Σv/N at the start, that of the prior by default, as in AMP. An uninformed start
+    has M = 0 and stays there for ever in this limit: on an instance M starts from a chance value of
+    order 1/√N, which is the M to give here. ``training_loss`` stays empty.
     """
     if problem.zero_temperature:
         raise InputError("state evolution needs a finite beta, as AMP does")
     if not (Q > 0 and M * M <= Q):
         raise InputError(f"means have Q > 0 and M² <= Q, got M = {M!r} and Q = {Q!r}")
     saddle, history = SaddlePoint(problem), History()
-    state = Overlaps(M, Q, 1 / problem.weight_decay)
+    chi = 1 / problem.weight_decay if V is None else problem.beta * V
+    state = Overlaps(M, Q, chi)
     for _ in range(sweeps):
         _, conjugate = saddle.evaluate(state)
         floor = problem.weight_decay / LOOSEST - problem.weight_decay

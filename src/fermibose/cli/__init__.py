@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fermibose.cli.attack import attack, audit
+from fermibose.cli.cavity import cavity
 from fermibose.cli.demo import demo
 from fermibose.cli.report import report
 from fermibose.cli.reproduce import reproduce
@@ -31,6 +32,7 @@ app.command()(audit)
 app.command()(theory)
 app.command()(report)
 app.command()(reproduce)
+app.command()(cavity)
 
 
 @app.command()

@@ -1,0 +1,83 @@
+"""Ground states of one instance: the energy minimised by L-BFGS from many starts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from fermibose.cavity.instance import Instance
+from fermibose.cavity.landscape import Landscape
+from fermibose.errors import InputError
+from fermibose.theory.problem import Array, Problem
+from fermibose.theory.solution import Predictions
+from fermibose.theory.threads import one_thread
+
+
+@dataclass(frozen=True)
+class GroundState(Predictions):
+    """The lowest minimum found. Nothing proves that there is none below: see ``history``."""
+
+    instance: Instance
+    weights: Array  # (N,)
+    energy: float  # E/N: the free energy density at zero temperature
+    training_loss: float  # mean energy of a training pair
+    converged: bool  # the gradient vanishes
+    iterations: int  # of all restarts together
+    history: list[float]  # E/N reached from every start
+
+    @property
+    def problem(self) -> Problem:  # type: ignore[override]
+        """What the instance was drawn from."""
+        return self.instance.problem
+
+    @property
+    def M(self) -> float:
+        """Mean weight Σ w/N."""
+        return float(self.weights.mean())
+
+    @property
+    def q(self) -> float:
+        """Self-overlap w·w/N."""
+        return float((self.weights**2).mean())
+
+
+@one_thread
+def ground_state(
+    instance: Instance,
+    *,
+    restarts: int = 20,
+    start: Array | None = None,
+    tol: float = 1e-6,
+    seed: int | None = None,
+) -> GroundState:
+    """Minimise E(w) from ``start`` and then from starts w ~ N(0, 1), ``restarts`` in all.
+
+    start: weights (N,), w = 1 by default: there every fermion pair tends to the sign of its labels,
+    which descent from a random start mostly gets wrong and cannot mend. AMP's means are another
+    good start. tol: the largest component of the gradient that counts as none.
+    """
+    if restarts < 1:
+        raise InputError(f"restarts must be at least 1, got {restarts!r}")
+    rng = instance.generator("restarts") if seed is None else np.random.default_rng(seed)
+    first = np.ones(instance.n) if start is None else np.asarray(start, dtype=float)
+    if first.shape != (instance.n,) or not np.isfinite(first).all():
+        raise InputError(f"start must be {instance.n} finite weights, got shape {first.shape}")
+    starts = [first, *rng.standard_normal((restarts - 1, instance.n))]
+    landscape = Landscape(instance)
+
+    def cost(w: Array) -> tuple[float, Array]:
+        energy, gradient = landscape.energy_and_gradient(w[:, None])
+        return float(energy[0]), gradient[:, 0]
+
+    options = {"maxiter": 5000, "maxfun": 10000, "gtol": tol, "ftol": 1e-15, "maxcor": 20}
+    runs = [minimize(cost, w, jac=True, method="L-BFGS-B", options=options) for w in starts]
+    best = min(runs, key=lambda run: run.fun)
+    return GroundState(
+        instance=instance,
+        weights=best.x,
+        energy=float(best.fun) / instance.n,
+        training_loss=float(landscape.pair_energy(best.x[:, None])[0]),
+        converged=bool(np.abs(best.jac).max() <= 100 * tol),
+        iterations=int(sum(run.nit for run in runs)),
+        history=[float(run.fun) / instance.n for run in runs],
+    )
