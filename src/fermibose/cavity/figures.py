@@ -52,17 +52,17 @@ def draw_figure_2(
             fixed = "delta" if parameter == "alpha" else "alpha"
             default = getattr(curve[0].problem, fixed)
             there = [r for r in rows if r.get(fixed, default) == default and parameter in r]
-            _draw_methods(ax, there, parameter)
+            draw_methods(ax, there, parameter)
             ax.set(xlabel=SYMBOLS[parameter], ylabel="test loss $ε_g$", ylim=(0, None))
             ax.set_title(title, loc="left")
             if ax.get_legend_handles_labels()[0]:
                 ax.legend(loc="upper right" if parameter == "alpha" else "upper left", fontsize=8)
         for k, inset in enumerate(insets):
             box = axes[0][1].inset_axes((0.60, 0.05 + 0.19 * k, 0.37, 0.15))
-            _draw_inset(box, inset, last=k == 0)
+            draw_inset(box, inset, last=k == 0)
 
 
-def _draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
+def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
     """One marker series for every method and size."""
     for method, n in sorted({(r["method"], r["n"]) for r in rows}, key=str):
         mark, colour, name = _MARKS[method]
@@ -79,7 +79,7 @@ def _draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
             label = None
 
 
-def _draw_inset(box: Any, inset: Row, *, last: bool) -> None:
+def draw_inset(box: Any, inset: Row, *, last: bool) -> None:
     """Outputs of new inputs of both classes on one line, blue y = −1 and red y = +1."""
     outputs, labels = np.array(inset["outputs"]), np.array(inset["labels"])
     for y, colour in ((-1, "#0072B2"), (1, "#D55E00")):

@@ -26,7 +26,9 @@ class Scale:
     folder: str | None = None  # of MNIST's IDX files; else FERMIBOSE_DATA or a download
     epochs: int = 100
     hidden: int = 1000
-    theory_points: int = 16  # of the inset in Fig. 5
+    theory_points: int = 16  # of every curve of the theory
+    # Fig. 2: method, size, parameter and its values, number of instances
+    instances: tuple[tuple[str, int, str, tuple[float, ...], int], ...] = ()
     # What goes beyond the paper: d_F and number of seeds, and the settings that are varied
     beyond: tuple[float, ...] = (0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8)
     beyond_seeds: int = 1
@@ -94,6 +96,12 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
         coarse=(0.05, 0.1, 0.2, 0.3, 0.375, 0.465, 0.56, 1.2),
         attacked=(0.2, 0.455, 0.8),
         seeds=2,
+        instances=(
+            ("amp", 200, "alpha", (0.5, 1.0, 2.5, 5.0), 3),
+            ("amp", 200, "delta", (0.2, 0.5, 0.8, 1.2), 3),
+            ("bp", 50, "alpha", (0.5,), 2),
+            ("hmc", 200, "alpha", (0.5,), 2),
+        ),
         beyond=(0.2, 0.375, 0.455, 0.8),
         variations={"hidden": (100,), "per_class": (30,), "depth": (2,), "imbalance": (10.0,)},
     )
@@ -110,6 +118,14 @@ def full(folder: str | os.PathLike[str] | None = None) -> Scale:
         attacked=(0.05, 0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8, 1.0, 1.2),
         seeds=5,
         theory_points=30,
+        instances=tuple(
+            (method, n, parameter, values, 5)
+            for method, n in (("amp", 200), ("amp", 1000), ("hmc", 200), ("bp", 200))
+            for parameter, values in (
+                ("alpha", (0.5, 1.0, 2.5, 3.5, 5.0)),
+                ("delta", (0.2, 0.5, 0.7, 1.0, 1.5)),
+            )
+        ),
         beyond=(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.375, 0.4, 0.455, 0.5, 0.56, 0.8, 1.2),
         beyond_seeds=3,
         variations={

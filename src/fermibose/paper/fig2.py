@@ -1,0 +1,141 @@
+"""Fig. 2: the theory of one unit, and single instances by BP, AMP and sampling beside it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fermibose.cavity.figures import draw_inset, draw_methods, mean_and_error
+from fermibose.cavity.measure import measure_messages, measure_representation, measure_sampling
+from fermibose.paper.scale import Scale
+from fermibose.paper.series import finished
+from fermibose.paper.theory_curves import curve_job, curve_of, draw_curve
+from fermibose.paper.verdict import Verdict
+from fermibose.plotting import COLOURS, canvas
+from fermibose.sweep import Job, Row, measurement
+
+DEFAULT = {"alpha": 2.5, "delta": 0.5}  # of the panels against the other parameter
+INSETS = (0.2, 0.7, 1.5)  # Δ
+PANELS = {"alpha": "(a)", "delta": "(b)"}
+
+
+@measurement(version=1)
+def measure_instance(
+    *, method: str, n: int, alpha: float, delta: float, seed: int = 0
+) -> dict[str, Any]:
+    """One instance at β = 50 by belief propagation ("bp"), "amp" or tempered sampling ("hmc")."""
+    if method == "hmc":
+        return measure_sampling(
+            n=n, seed=seed, trajectories=1500, warm_up=700, alpha=alpha, delta=delta
+        )
+    sweeps = 150 if method == "bp" else 300  # of BP each costs as much as a hundred of AMP
+    return measure_messages(
+        method=method, n=n, seed=seed, max_iterations=sweeps, alpha=alpha, delta=delta
+    )
+
+
+@measurement(version=1)
+def measure_outputs(*, n: int, delta: float, seed: int = 0) -> dict[str, Any]:
+    """Outputs of new inputs for the weights that AMP finds on one instance, α = 2.5."""
+    return measure_representation(n=n, seed=seed, delta=delta)
+
+
+def plan(scale: Scale) -> list[Job]:
+    """Three curves of the theory, instances along α and Δ, and the insets."""
+    points = scale.theory_points
+    return [
+        curve_job("alpha", np.linspace(0.3, 5**0.5, points) ** 2),  # closer where it is steep
+        curve_job("delta", np.linspace(0.1, 1.5, points)),
+        curve_job("d_f", np.linspace(0, 2, points) ** 2),
+        *_instances(scale),
+        *(Job(measure_outputs, params={"n": 200, "delta": delta}) for delta in INSETS),
+    ]
+
+
+def draw(rows: Sequence[Row], scale: Scale) -> Figure:
+    """(a), (b): test loss, theory and instances; (c), (d): accuracy and fermion distance."""
+    with canvas(rows=2, columns=2, size=(10.4, 8.2)) as (fig, axes):
+        for ax, (parameter, title) in zip(axes[0], PANELS.items(), strict=True):
+            _draw_loss(ax, rows, parameter, title)
+        insets = finished(rows, "outputs")
+        for k, run in enumerate(sorted(insets, key=lambda run: run.params["delta"])):
+            box = axes[0, 1].inset_axes((0.60, 0.05 + 0.19 * k, 0.37, 0.15))
+            draw_inset(box, run.result, last=k == 0)
+        curve = curve_of(rows, "d_f")
+        for ax, quantity, label, title in (
+            (axes[1, 0], "accuracy", "test accuracy", "(c)"),
+            (axes[1, 1], "fermion_distance", "fermion distance $D_F^2$", "(d)"),
+        ):
+            if curve is not None:
+                draw_curve(ax, curve, quantity)
+            ax.set(xlabel="$d_F$", ylabel=label)
+            ax.set_title(title, loc="left")
+        axes[1, 1].plot([0, 4], [0, 4], "--", color=COLOURS["published"], label="$D_F^2 = d_F$")
+        axes[1, 1].legend(loc="lower right")
+    return fig
+
+
+def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+    """Instances against theory, and the trends along d_F that the paper states."""
+    found = [
+        verdict
+        for parameter in PANELS
+        for method, name in (("amp", "AMP"), ("bp", "BP"), ("hmc", "sampling"))
+        for verdict in _against_theory(rows, parameter, method, name)
+    ]
+    curve = curve_of(rows, "d_f")
+    if curve is not None:
+        for quantity, name in (("accuracy", "accuracy"), ("fermion_distance", "D_F²")):
+            step = float(np.diff(curve[quantity]).min())
+            found.append(
+                Verdict("fig2", f"theory: {name} increases with d_F, least step", step, 0.0, 1e-6,
+                        "at least")
+            )  # fmt: skip
+    return found
+
+
+def _instances(scale: Scale) -> Iterator[Job]:
+    for method, n, parameter, values, seeds in scale.instances:
+        for value in values:
+            for seed in range(seeds):
+                params = {"method": method, "n": n} | DEFAULT | {parameter: value}
+                yield Job(measure_instance, params=params, seed=seed)
+
+
+def _draw_loss(ax: Any, rows: Sequence[Row], parameter: str, title: str) -> None:
+    curve = curve_of(rows, parameter)
+    if curve is not None:
+        draw_curve(ax, curve, "generalization_loss")
+    draw_methods(ax, [run.result for run in _runs(rows, parameter)], parameter)
+    ax.set(xlabel={"alpha": "α", "delta": "Δ"}[parameter], ylabel="test loss $ε_g$")
+    ax.set_ylim(0, None)
+    ax.set_title(title, loc="left")
+    ax.legend(loc="upper right" if parameter == "alpha" else "upper left", fontsize=8)
+
+
+def _runs(rows: Sequence[Row], parameter: str, **params: Any) -> list[Any]:
+    """Instances of the panel against ``parameter``: the other one has its default."""
+    fixed = {name: value for name, value in DEFAULT.items() if name != parameter}
+    return finished(rows, "generalization_loss", **fixed, **params)
+
+
+def _against_theory(
+    rows: Sequence[Row], parameter: str, method: str, name: str
+) -> Iterator[Verdict]:
+    """How far instances are from the theory where they converged, in its units of ε_g."""
+    curve, runs = curve_of(rows, parameter), _runs(rows, parameter, method=method)
+    if curve is None or not runs:
+        return
+    good = [run for run in runs if run.result["converged"]]
+    note = f"{len(good)} of {len(runs)} instances converged"
+    symbol = {"alpha": "α", "delta": "Δ"}[parameter]
+    claim = f"{name}: mean ε_g − theory along {symbol}, converged instances"
+    if not good:
+        yield Verdict("fig2", claim, None, 0.0, 0.01, note=note)
+        return
+    values = [run.params[parameter] for run in good]
+    theory = np.interp(values, curve["values"], curve["generalization_loss"])
+    off = [r.result["generalization_loss"] - t for r, t in zip(good, theory, strict=True)]
+    mean, error = mean_and_error(off)
+    yield Verdict("fig2", claim, mean, 0.0, 0.01, error=error, note=note)
