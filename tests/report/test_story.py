@@ -21,7 +21,7 @@ from fermibose.report.texts import ABOUT
 from fermibose.sweep import Store, run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-TINY = replace(scales.quick(), sweep=(0.2, 0.4), coarse=(0.3,), hidden=5, epochs=2, theory_points=4)
+TINY = replace(scales.quick(), sweep=(0.2, 0.4), coarse=(0.3,), seeds=1, hidden=5, epochs=2)
 
 
 @pytest.fixture(scope="module")

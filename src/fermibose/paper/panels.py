@@ -100,7 +100,7 @@ def draw_one_strength(axes: Any, rows: Sequence[Row]) -> None:
         mean = mean[index] if np.ndim(mean) else mean
         if np.isfinite(mean):
             ax.axhline(mean, color=COLOUR["mlp"], linestyle="--", label=f"MLP, {mean:.1f} %")
-        ax.set(xlabel="$d_F$", ylabel="accuracy (%)", ylim=(0, 75))
+        ax.set(xlabel="$d_F$", ylabel="accuracy (%)", xlim=(-0.05, 1.25), ylim=(0, 75))
         ax.set_title(f"{name} at ε = {PGD_STRENGTH:g}")
         legend(ax, fontsize=8, loc="upper left", ncols=2)
 
