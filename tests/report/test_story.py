@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from tests.report.test_page import Outline
+from report_outline import Outline
 from typer.testing import CliRunner
 
 from fermibose.cli import app
