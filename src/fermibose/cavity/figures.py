@@ -58,7 +58,7 @@ def draw_figure_2(
             if ax.get_legend_handles_labels()[0]:
                 ax.legend(loc="upper right" if parameter == "alpha" else "upper left", fontsize=8)
         for k, inset in enumerate(insets):
-            box = axes[0][1].inset_axes((0.60, 0.05 + 0.19 * k, 0.37, 0.15))
+            box = axes[0][1].inset_axes((0.60, 0.07 + 0.19 * k, 0.37, 0.15))
             draw_inset(box, inset, last=k == 0)
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from fermibose.cavity.figures import draw_inset, draw_methods, mean_and_error
 from fermibose.cavity.measure import measure_messages, measure_representation, measure_sampling
+from fermibose.paper.drawing import legend
 from fermibose.paper.scale import Scale
 from fermibose.paper.series import finished
 from fermibose.paper.theory_curves import curve_job, curve_of, draw_curve
@@ -60,7 +61,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
             _draw_loss(ax, rows, parameter, title)
         insets = finished(rows, "outputs")
         for k, run in enumerate(sorted(insets, key=lambda run: run.params["delta"])):
-            box = axes[0, 1].inset_axes((0.60, 0.05 + 0.19 * k, 0.37, 0.15))
+            box = axes[0, 1].inset_axes((0.60, 0.07 + 0.19 * k, 0.37, 0.15))
             draw_inset(box, run.result, last=k == 0)
         curve = curve_of(rows, "d_f")
         for ax, quantity, label, title in (
@@ -111,7 +112,7 @@ def _draw_loss(ax: Any, rows: Sequence[Row], parameter: str, title: str) -> None
     ax.set(xlabel={"alpha": "α", "delta": "Δ"}[parameter], ylabel="test loss $ε_g$")
     ax.set_ylim(0, None)
     ax.set_title(title, loc="left")
-    ax.legend(loc="upper right" if parameter == "alpha" else "upper left", fontsize=8)
+    legend(ax, loc="upper right" if parameter == "alpha" else "upper left", fontsize=8)
 
 
 def _runs(rows: Sequence[Row], parameter: str, **params: Any) -> list[Any]:

@@ -1,0 +1,85 @@
+"""Fig. 2 and the figure against ρ. Oracles: the solver at each point alone, means by hand."""
+
+import statistics
+
+import numpy as np
+import pytest
+
+from fermibose.paper import fig2, rho
+from fermibose.paper.scale import full, quick
+from fermibose.paper.theory_curves import curve_of, measure_curve
+from fermibose.sweep import Row
+from fermibose.theory import Problem, solve
+
+
+def row(result, seed=0, **params):
+    return Row("", "", 1, params, seed, "", result)
+
+
+def curve_row(parameter, values, **columns):
+    count = len(values)
+    filled = {name: [0.0] * count for name in ("accuracy", "generalization_loss")}
+    result = {"values": values, "failures": [], "rs_stable": [1.0] * count} | filled | columns
+    return row(result, parameter=parameter, values=values)
+
+
+def test_a_measured_curve_is_the_theory_at_every_point():
+    found = measure_curve(parameter="rho", values=[0.2, 0.5])
+    for k, value in enumerate(found["values"]):
+        alone = solve(Problem(rho=value))
+        assert found["accuracy"][k] == pytest.approx(alone.accuracy, abs=1e-5)
+        assert found["rs_stable"][k] == alone.rs_stable
+    assert found["failures"] == []
+
+
+def test_the_loss_of_accuracy_with_bosons_is_read_off_the_curve():
+    values = [0.0, 0.5, 0.9, 0.95, 1.0]
+    rows = [curve_row("rho", values, accuracy=[0.95, 0.94, 0.92, 0.8, 0.5])]
+    small, large = rho.verdicts(rows, quick())
+    assert small.measured == pytest.approx(3.0)
+    assert large.measured == pytest.approx(42.0)
+    assert large.note == "chance from ρ = 1.000 on"
+    assert small.reproduced
+    assert large.reproduced
+
+
+def test_instances_are_held_against_the_curve_where_they_converged():
+    rows = [curve_row("alpha", [0.0, 1.0], generalization_loss=[0.3, 0.1])]
+    losses = [0.21, 0.19, 0.23]
+    for seed, loss in enumerate(losses):
+        result = {"generalization_loss": loss, "converged": True}
+        rows.append(row(result, seed, method="amp", n=9, alpha=0.5, delta=0.5))
+    lost = {"generalization_loss": 9.0, "converged": False}
+    rows.append(row(lost, 3, method="amp", n=9, alpha=0.5, delta=0.5))
+    other = {"generalization_loss": 9.0, "converged": True}
+    rows.append(row(other, 0, method="amp", n=9, alpha=2.5, delta=0.1))  # of the other panel
+    (verdict,) = fig2.verdicts(rows, quick())
+    assert verdict.measured == pytest.approx(statistics.mean(losses) - 0.2)
+    assert verdict.error == pytest.approx(statistics.stdev(losses) / 3**0.5)
+    assert verdict.note == "3 of 4 instances converged"
+
+
+@pytest.mark.parametrize("scale", [quick(), full("nowhere")], ids=["quick", "full"])
+def test_every_method_of_the_figure_is_planned_at_the_papers_parameters(scale):
+    jobs = [job for job in fig2.plan(scale) if "method" in job.params]
+    assert {job.params["method"] for job in jobs} == {"amp", "bp", "hmc"}
+    for job in jobs:
+        changed = [name for name in fig2.DEFAULT if job.params[name] != fig2.DEFAULT[name]]
+        assert len(changed) <= 1
+    if scale.name == "full":
+        assert {job.seed for job in jobs} == set(range(5))
+        assert ("bp", 200) in {(job.params["method"], job.params["n"]) for job in jobs}
+
+
+def test_points_that_were_not_solved_are_counted_in_the_figure():
+    rows = [curve_row("rho", [0.0, 1.0])]
+    rows[0].result["failures"] = ["rho = 0.5: did not converge"]
+    assert curve_of(rows, "rho")["failures"] == rows[0].result["failures"]
+    (axes,) = rho.draw(rows, quick()).axes
+    assert "1 points not solved" in {text.get_text() for text in axes.texts}
+
+
+def test_an_empty_figure_is_still_a_figure():
+    assert not rho.verdicts([], quick())
+    assert not fig2.verdicts([], quick())
+    assert np.size(fig2.draw([], quick()).axes) == 4
