@@ -58,13 +58,16 @@ def draw_figure_2(
             if ax.get_legend_handles_labels()[0]:
                 ax.legend(loc="upper right" if parameter == "alpha" else "upper left", fontsize=8)
         for k, inset in enumerate(insets):
-            box = axes[0][1].inset_axes((0.60, 0.07 + 0.19 * k, 0.37, 0.15))
+            box = axes[0][1].inset_axes((0.60, 0.08 + 0.19 * k, 0.37, 0.14))
             draw_inset(box, inset, last=k == 0)
 
 
 def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
     """One marker series for every method and size."""
-    for method, n in sorted({(r["method"], r["n"]) for r in rows}, key=str):
+    series = sorted({(r["method"], r["n"]) for r in rows})
+    span = np.ptp([r[parameter] for r in rows]) if rows else 0.0
+    for k, (method, n) in enumerate(series):
+        shift = 0.012 * span * (k - (len(series) - 1) / 2)  # beside each other, not on top
         mark, colour, name = _MARKS[method]
         mine = [r for r in rows if (r["method"], r["n"]) == (method, n)]
         label: str | None = f"{name}, N = {n}"
@@ -73,8 +76,8 @@ def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
             mean, error = mean_and_error(r["generalization_loss"] for r in here)
             face = COLOURS[colour] if all(r["converged"] for r in here) else "white"
             ax.errorbar(
-                value, mean, error, fmt=mark, ms=5, color=COLOURS[colour], mfc=face, capsize=2,
-                label=label,
+                value + shift, mean, error, fmt=mark, ms=4 + k % 2, color=COLOURS[colour],
+                mfc=face, capsize=2, label=label,
             )  # fmt: skip
             label = None
 

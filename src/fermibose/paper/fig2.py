@@ -61,7 +61,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
             _draw_loss(ax, rows, parameter, title)
         insets = finished(rows, "outputs")
         for k, run in enumerate(sorted(insets, key=lambda run: run.params["delta"])):
-            box = axes[0, 1].inset_axes((0.60, 0.07 + 0.19 * k, 0.37, 0.15))
+            box = axes[0, 1].inset_axes((0.60, 0.08 + 0.19 * k, 0.37, 0.14))
             draw_inset(box, run.result, last=k == 0)
         curve = curve_of(rows, "d_f")
         for ax, quantity, label, title in (
