@@ -85,7 +85,8 @@ def start_slow_job(folder, store):
         f"run([Job(measures.counts, seed=0, context=context)], Store({str(store.path)!r}))"
     )
     process = subprocess.Popen([sys.executable, "-c", script], cwd=HERE)
-    wait_for((folder / "0").exists)
+    mark = folder / "0"
+    wait_for(lambda: mark.exists() and mark.read_text() == "x")  # made first, written then
     return process
 
 
