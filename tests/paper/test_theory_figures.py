@@ -5,7 +5,8 @@ import statistics
 import numpy as np
 import pytest
 
-from fermibose.paper import fig2, rho
+from fermibose.cavity import amp, sample_instance
+from fermibose.paper import fig2, instances, rho
 from fermibose.paper.scale import full, quick
 from fermibose.paper.theory_curves import curve_of, measure_curve
 from fermibose.sweep import Row
@@ -83,3 +84,51 @@ def test_an_empty_figure_is_still_a_figure():
     assert not rho.verdicts([], quick())
     assert not fig2.verdicts([], quick())
     assert np.size(fig2.draw([], quick()).axes) == 4
+
+
+def instance_row(seed, M, *, method="amp", n=100, converged=True, alpha=0.5, beta=50.0):
+    others = {"q": 2 + M, "Q": 1 + M, "generalization_loss": 0.1 + M / 100}
+    result = {"M": M, "converged": converged} | others
+    return row(result, seed, method=method, n=n, alpha=alpha, beta=beta)
+
+
+def test_sizes_are_judged_in_standard_errors_of_what_converged():
+    theory = solve(Problem(alpha=0.5))
+    values = [theory.M + off for off in (0.01, 0.02, 0.06)]
+    rows = [instance_row(seed, M, n=200) for seed, M in enumerate(values)]
+    rows.append(instance_row(3, 9.0, n=200, converged=False))
+    rows += [instance_row(seed, 5.0) for seed in range(4)]  # smaller: not the size that is judged
+    found = {verdict.claim.split(": ")[1]: verdict for verdict in instances.verdicts(rows, quick())}
+    assert found["part that converges"].measured == pytest.approx(0.75)
+    z = statistics.mean(values) - theory.M
+    z /= statistics.stdev(values) / 3**0.5
+    assert found["M in standard errors from theory"].measured == pytest.approx(z)
+    line = instances.table(rows)[1]
+    assert line[:4] == ("0.5", "50", "200", "3 of 4")
+    assert line[4].startswith(f"{statistics.mean(values):.4f} ± ")
+    assert instances.table(rows)[-1][4] == f"{theory.M:.4f}"
+
+
+def test_sampling_is_compared_with_amp_on_the_same_instances():
+    rows = [instance_row(seed, 0.5 + seed / 10) for seed in range(3)]
+    rows += [instance_row(seed, 0.51 + seed / 10, method="hmc") for seed in range(3)]
+    rows.append(instance_row(7, 99.0, method="hmc"))  # no AMP on this one
+    rows.append(instance_row(0, 99.0, method="hmc", beta=20.0))  # another point
+    rows.append(instance_row(1, 99.0, method="plain", converged=False))
+    (verdict,) = (v for v in instances.verdicts(rows, quick()) if "sampling" in v.claim)
+    assert verdict.measured == pytest.approx(0.01)
+    assert verdict.error == pytest.approx(0, abs=1e-12)
+
+
+def test_one_instance_is_measured_as_the_method_says():
+    found = instances.measure_instance(method="amp", n=40, alpha=0.7, beta=10.0, seed=2)
+    alone = amp(sample_instance(Problem(alpha=0.7, beta=10.0), 40, seed=2))
+    assert (found["M"], found["q"], found["converged"]) == (abs(alone.M), alone.q, True)
+    walks = {
+        method: instances.measure_instance(method=method, n=6, alpha=0.5, beta=6.0)
+        for method in ("hmc", "plain")
+    }
+    assert {name: (w["method"], w["aligned"]) for name, w in walks.items()} == {
+        "hmc": ("tempered", False),
+        "plain": ("hmc", True),
+    }

@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fermibose.cavity.figures import draw_inset, draw_methods, mean_and_error
-from fermibose.cavity.measure import measure_messages, measure_representation, measure_sampling
+from fermibose.cavity.measure import measure_representation
 from fermibose.paper.drawing import legend
+from fermibose.paper.instances import instance_job
 from fermibose.paper.scale import Scale
 from fermibose.paper.series import finished
 from fermibose.paper.theory_curves import curve_job, curve_of, draw_curve
@@ -19,21 +20,6 @@ from fermibose.sweep import Job, Row, measurement
 DEFAULT = {"alpha": 2.5, "delta": 0.5}  # of the panels against the other parameter
 INSETS = (0.2, 0.7, 1.5)  # Δ
 PANELS = {"alpha": "(a)", "delta": "(b)"}
-
-
-@measurement(version=1)
-def measure_instance(
-    *, method: str, n: int, alpha: float, delta: float, seed: int = 0
-) -> dict[str, Any]:
-    """One instance at β = 50 by belief propagation ("bp"), "amp" or tempered sampling ("hmc")."""
-    if method == "hmc":
-        return measure_sampling(
-            n=n, seed=seed, trajectories=1500, warm_up=700, alpha=alpha, delta=delta
-        )
-    sweeps = 150 if method == "bp" else 300  # of BP each costs as much as a hundred of AMP
-    return measure_messages(
-        method=method, n=n, seed=seed, max_iterations=sweeps, alpha=alpha, delta=delta
-    )
 
 
 @measurement(version=1)
@@ -100,8 +86,7 @@ def _instances(scale: Scale) -> Iterator[Job]:
     for method, n, parameter, values, seeds in scale.instances:
         for value in values:
             for seed in range(seeds):
-                params = {"method": method, "n": n} | DEFAULT | {parameter: value}
-                yield Job(measure_instance, params=params, seed=seed)
+                yield instance_job(method, n, seed, **(DEFAULT | {parameter: value}))
 
 
 def _draw_loss(ax: Any, rows: Sequence[Row], parameter: str, title: str) -> None:

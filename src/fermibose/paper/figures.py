@@ -5,7 +5,7 @@ from typing import Protocol
 
 from matplotlib.figure import Figure
 
-from fermibose.paper import beyond, fig2, fig3, fig4, fig5, rho
+from fermibose.paper import beyond, fig2, fig3, fig4, fig5, instances, rho
 from fermibose.paper.scale import Scale
 from fermibose.paper.verdict import Verdict
 from fermibose.sweep import Job, Row
@@ -26,6 +26,7 @@ class PaperFigure(Protocol):
 
 FIGURES: dict[str, PaperFigure] = {
     "fig2": fig2,
+    "instances": instances,
     "fig3": fig3,
     "fig4": fig4,
     "fig5": fig5,

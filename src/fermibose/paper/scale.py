@@ -29,6 +29,11 @@ class Scale:
     theory_points: int = 16  # of every curve of the theory
     # Fig. 2: method, size, parameter and its values, number of instances
     instances: tuple[tuple[str, int, str, tuple[float, ...], int], ...] = ()
+    # Single instances against theory: sizes and number of instances, of AMP and of sampling
+    sizes: tuple[int, ...] = (250, 500)
+    sized: int = 4
+    walks: tuple[int, ...] = (100,)
+    walked: int = 2
     # What goes beyond the paper: d_F and number of seeds, and the settings that are varied
     beyond: tuple[float, ...] = (0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8)
     beyond_seeds: int = 1
@@ -126,6 +131,10 @@ def full(folder: str | os.PathLike[str] | None = None) -> Scale:
                 ("delta", (0.2, 0.5, 0.7, 1.0, 1.5)),
             )
         ),
+        sizes=(250, 500, 1000, 2000, 4000),
+        sized=20,
+        walks=(200, 400, 800),
+        walked=10,
         beyond=(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.375, 0.4, 0.455, 0.5, 0.56, 0.8, 1.2),
         beyond_seeds=3,
         variations={

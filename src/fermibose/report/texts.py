@@ -58,6 +58,17 @@ ABOUT = {
         "sampling; accuracy and fermion distance against d_F from theory.",
         "Error bars: standard error over instances. Dotted: replica symmetry is unstable.",
     ),
+    "instances": About(
+        "Single instances against the theory",
+        (
+            "Message passing from a start that knows nothing, on instances of growing size, where "
+            "replica symmetry is stable; and Hamiltonian Monte Carlo, which owes nothing to the "
+            "cavity method, with and without tempering, on the same instances.",
+        ),
+        "Deviation of M, q, Q and test loss of AMP from theory against 1/N, part of the instances "
+        "that converge, and M of sampling minus that of AMP.",
+        "Error bars: standard error over the instances that converged.",
+    ),
     "rho": About(
         "Accuracy against the fraction of boson pairs",
         (
