@@ -255,7 +255,7 @@ def report(results: dict[str, Any]) -> None:
 def report_proofs(results: dict[str, Any]) -> None:
     """Verdicts of the audit, and what is certified (certified / PGD)."""
     print()
-    for method, seed, verdict in audits(results):
+    for method, seed, _, verdict in audits(results):
         print(f"{method}, seed {seed}: {verdict}")
     for norm, strengths in CERTIFIED.items():
         print(f"\n| net | {' | '.join(f'{norm} {e:g}' for e in strengths)} |\n|---|---|---|---|")

@@ -1,4 +1,4 @@
-"""Curves, areas and noise. Oracles: the attack run at each ε alone, closed forms, plain sums."""
+"""Curves, areas and noise. Oracles: the attack run at each ε alone, closed forms, loops."""
 
 import itertools
 
@@ -160,8 +160,12 @@ def test_areas_and_bands_that_make_no_sense_are_refused():
     uneven = Curve("fgsm", ThreatModel(), np.array([0.0, 0.1, 0.3]), robust, {})
     assert robustness_area(uneven) == pytest.approx(30)
     single = Curve("fgsm", ThreatModel(), np.array([0.1]), robust[:1], {})
-    with pytest.raises(InputError, match="two strengths"):
+    with pytest.raises(InputError, match="two increasing strengths"):
         robustness_area(single)
+    for epsilons in ([0.3, 0.0, 0.1], [0.1, 0.1, 0.1], [0.0, float("nan"), 0.1]):
+        wrong = Curve("fgsm", ThreatModel(), np.array(epsilons), robust, {})
+        with pytest.raises(InputError, match="two increasing strengths"):
+            robustness_area(wrong)
     with pytest.raises(InputError, match="at least two seeds"):
         mean_curve([uneven])
     even = Curve("fgsm", ThreatModel(), np.array([0.0, 0.1, 0.2]), robust, {})

@@ -45,7 +45,7 @@ def test_the_loss_of_accuracy_with_bosons_is_read_off_the_curve():
 
 
 def test_instances_are_held_against_the_curve_where_they_converged():
-    rows = [curve_row("alpha", [0.0, 1.0], generalization_loss=[0.3, 0.1])]
+    rows = [curve_row("alpha", [0.5, 1.0], generalization_loss=[0.2, 0.1])]
     losses = [0.21, 0.19, 0.23]
     for seed, loss in enumerate(losses):
         result = {"generalization_loss": loss, "converged": True}
@@ -54,10 +54,35 @@ def test_instances_are_held_against_the_curve_where_they_converged():
     rows.append(row(lost, 3, method="amp", n=9, alpha=0.5, delta=0.5))
     other = {"generalization_loss": 9.0, "converged": True}
     rows.append(row(other, 0, method="amp", n=9, alpha=2.5, delta=0.1))  # of the other panel
+    rows.append(row(other, 0, method="amp", n=9, alpha=5.0, delta=0.5))  # theory not solved there
+    near = {"generalization_loss": 0.101, "converged": True}
+    rows += [row(near, seed, method="amp", n=9, alpha=1.0, delta=0.5) for seed in range(2)]
     (verdict,) = fig2.verdicts(rows, quick())
     assert verdict.measured == pytest.approx(statistics.mean(losses) - 0.2)
     assert verdict.error == pytest.approx(statistics.stdev(losses) / 3**0.5)
-    assert verdict.note == "3 of 4 instances converged"
+    assert verdict.note == "5 of 7 instances converged; farthest at N = 9, α = 0.5"
+
+
+def test_deviations_of_opposite_sign_do_not_cancel():
+    rows = [curve_row("alpha", [0.5, 5.0], generalization_loss=[0.2, 0.2])]
+    for alpha, loss in ((0.5, 0.28), (5.0, 0.12)):
+        result = {"generalization_loss": loss, "converged": True}
+        rows += [row(result, seed, method="amp", n=9, alpha=alpha, delta=0.5) for seed in range(3)]
+    (verdict,) = fig2.verdicts(rows, quick())
+    assert abs(verdict.measured) == pytest.approx(0.08)
+    assert not verdict.reproduced
+
+
+@pytest.mark.parametrize("scale", [quick(), full("nowhere")], ids=["quick", "full"])
+@pytest.mark.parametrize("figure", [fig2, instances, rho])
+def test_no_run_is_planned_twice_and_theory_is_solved_where_instances_are(figure, scale):
+    jobs = figure.plan(scale)
+    assert len({job.key for job in jobs}) == len(jobs)
+    curves = {j.params["parameter"]: j.params["values"] for j in jobs if "values" in j.params}
+    for job in jobs:
+        if figure is fig2 and "method" in job.params:
+            assert job.params["alpha"] in curves["alpha"]
+            assert job.params["delta"] in curves["delta"]
 
 
 @pytest.mark.parametrize("scale", [quick(), full("nowhere")], ids=["quick", "full"])
@@ -77,7 +102,7 @@ def test_points_that_were_not_solved_are_counted_in_the_figure():
     rows[0].result["failures"] = ["rho = 0.5: did not converge"]
     assert curve_of(rows, "rho")["failures"] == rows[0].result["failures"]
     (axes,) = rho.draw(rows, quick()).axes
-    assert "1 points not solved" in {text.get_text() for text in axes.texts}
+    assert "(1 point not solved, left out)" in axes.get_xlabel()
 
 
 def test_an_empty_figure_is_still_a_figure():

@@ -46,3 +46,10 @@ def test_text_says_measured_asked_and_by_how_much():
     assert text == ("fig5: area: 5 ± 0.25 % (asked for 4 ± 0.5 %): NOT reproduced, by 0.5 [why]")
     bound = Verdict("fig4", "dip", 0.1, 0.0, 0.6, "at most")
     assert bound.expected_text() == "≤ 0.6"
+
+
+def test_what_is_not_there_is_not_reproduced():
+    verdict = Verdict("fig4", "position of V", None, 0.38, 0.03, absent=True)
+    assert verdict.reproduced is False
+    assert "no such point" in verdict.word
+    assert verdict.as_dict()["reproduced"] is False

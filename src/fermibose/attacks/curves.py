@@ -119,11 +119,11 @@ def accuracy_curve(
 def robustness_area(curve: Curve | Band) -> float:
     """Area under straight lines between the points of the curve, accuracy in percent.
 
-    The published areas are these: they follow so, to four digits, from the published curves over
-    ε = 0, 0.01, …, 0.79, of which a perfect classifier has the area 79.
+    The published areas are these: they follow so from the published curves over ε = 0, 0.01, …,
+    0.79, those of FGSM to four digits and those of noise to 0.1 %. A perfect classifier has 79.
     """
-    if len(curve.epsilons) < 2:
-        raise InputError("the area needs the accuracy at two strengths at least")
+    if len(curve.epsilons) < 2 or not (np.diff(curve.epsilons) > 0).all():
+        raise InputError("the area needs the accuracy at two increasing strengths at least")
     accuracy = curve.mean if isinstance(curve, Band) else curve.accuracy
     return 100 * float(trapezoid(accuracy, curve.epsilons))
 

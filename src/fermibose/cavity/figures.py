@@ -25,9 +25,9 @@ _MARKS = {
 
 
 def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
-    """Mean over instances and its standard error (0 for a single one)."""
+    """Mean over instances and its standard error (NaN for a single one)."""
     array = np.array(list(values))
-    error = array.std(ddof=1) / math.sqrt(array.size) if array.size > 1 else 0.0
+    error = array.std(ddof=1) / math.sqrt(array.size) if array.size > 1 else math.nan
     return float(array.mean()), float(error)
 
 
@@ -46,6 +46,7 @@ def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
         for value in sorted({r[parameter] for r in mine}):
             here = [r for r in mine if r[parameter] == value]
             mean, error = mean_and_error(r["generalization_loss"] for r in here)
+            error = np.nan_to_num(error)
             face = COLOURS[colour] if all(r["converged"] for r in here) else "white"
             ax.errorbar(
                 value + shift, mean, error, fmt=mark, ms=4 + k % 2, color=COLOURS[colour],

@@ -14,9 +14,9 @@ class Erratum(NamedTuple):
 
 ERRATA = (
     Erratum(
-        "loss in the published program",
+        "loss of the published figures",
         "each pair with its own label",
-        "the program multiplies shapes (P, 1) and (P,): every pair feels the batch average",
+        "every pair with the average label of its batch: shapes (P, 1) and (P,) were multiplied",
         "recorded boson/fermion distance = ratio of pair counts at every d_F",
     ),
     Erratum("entropy term Ψ_S, main text", "2βλ_w", "βλ_w", "∂f/∂λ_w = q/2 holds to 1e-4"),

@@ -12,7 +12,7 @@ from fermibose.paper.marks import PLATEAU, Marks, marked_points
 from fermibose.paper.runs import measure_robustness, measure_training
 from fermibose.paper.scale import Scale
 from fermibose.paper.series import Series, over_seeds, series, typical_error
-from fermibose.paper.verdict import Verdict
+from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
 from fermibose.sweep import Job, Row
 
@@ -62,8 +62,8 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
     mlp, mlp_error, _ = _mlp(rows)
     note = "" if scale.published_split else "other test images than published"
     found = [
-        Verdict("fig4", "accuracy of the MLP", _number(mlp), published.MLP_ACCURACY, 0.7,
-                error=_number(mlp_error), unit="%", note=note)
+        Verdict("fig4", "accuracy of the MLP", number(mlp), published.MLP_ACCURACY, 0.7,
+                error=number(mlp_error), unit="%", note=note)
     ]  # fmt: skip
     averaged, labelled = _accuracy(rows, "averaged"), _accuracy(rows, "labelled")
     if len(averaged) > 5:
@@ -90,10 +90,10 @@ def _curve_verdicts(averaged: Series, note: str) -> list[Verdict]:
     shape = off - off.mean()
     return [
         Verdict("fig4", "averaged: mean |difference| from the published accuracy",
-                float(np.abs(off).mean()), 0.6, 0.0, "at most", error=_number(error),
+                float(np.abs(off).mean()), 0.6, 0.0, "at most", error=number(error),
                 unit="points", note=note),
         Verdict("fig4", "averaged: the same, apart from the mean difference",
-                float(np.abs(shape).mean()), 0.6, 0.0, "at most", error=_number(error),
+                float(np.abs(shape).mean()), 0.6, 0.0, "at most", error=number(error),
                 unit="points", note=f"mean difference {off.mean():+.2f}"),
     ]  # fmt: skip
 
@@ -114,9 +114,10 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
         least = 0.1 if name == "B1" else 0.03  # where a plateau begins is less sharp than a peak
         spacing = float(np.diff(averaged.x)[np.searchsorted(averaged.x, place) - 1]) if whole else 0
         note = "as far as the grid can tell" if spacing > least else ""
+        mine = getattr(ours, name)
         found.append(
-            Verdict("fig4", f"averaged: position of {name}", getattr(ours, name) if whole else None,
-                    place, max(least, spacing), unit="in d_F",
+            Verdict("fig4", f"averaged: position of {name}", mine if whole else None,
+                    place, max(least, spacing), unit="in d_F", absent=whole and mine is None,
                     note=note if whole else "the curve is not complete")
         )  # fmt: skip
     return found
@@ -150,10 +151,6 @@ def _mlp(rows: Sequence[Row]) -> tuple[float, float, float]:
 
 def _marks(found: Series, mlp: float) -> Marks:
     return marked_points(found.x, found.mean, mlp, noise=typical_error(found) or TYPICAL_ERROR)
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:

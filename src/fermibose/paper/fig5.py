@@ -1,7 +1,6 @@
 """Fig. 5: accuracy under FGSM and noise of growing strength, and the areas under these curves."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,7 +18,7 @@ from fermibose.paper.panels import (
 from fermibose.paper.runs import measure_pgd, measure_robustness
 from fermibose.paper.scale import COUPLINGS, Scale
 from fermibose.paper.series import Series, over_seeds, series
-from fermibose.paper.verdict import Verdict
+from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import canvas
 from fermibose.sweep import Job, Row, measurement
 
@@ -84,7 +83,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         expected = MLP_AREA[attack]
         found.append(
             Verdict("fig5", f"MLP: {name} area", float(mean), expected, 0.12 * expected,
-                    error=_number(error), note=note)
+                    error=number(error), note=note)
         )  # fmt: skip
         averaged, labelled = (areas(rows, attack, c).within(*COMPARED) for c in COUPLINGS)
         if len(averaged):
@@ -94,7 +93,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             found.append(
                 Verdict("fig5", f"averaged: mean |difference| of {name} areas from the published",
                         100 * float(np.abs(off).mean()), 12.0, 0.0, "at most", unit="%",
-                        error=_number(100 * error),
+                        error=number(100 * error),
                         note="; ".join(filter(None, (note, f"mean {100 * off.mean():+.1f} %"))))
             )  # fmt: skip
         found += _comparison(averaged, labelled, f"{name} area")
@@ -116,9 +115,5 @@ def _comparison(averaged: Series, labelled: Series, name: str) -> list[Verdict]:
         note += f"; less robust at {len(below)} of {len(common)} d_F, {below[0]:g} to {below[-1]:g}"
     return [
         Verdict("fig5", f"labelled more robust than averaged at every d_F: gain of {name}",
-                float(gain[worst]), 0.0, 0.0, "at least", error=_number(error[worst]), note=note)
+                float(gain[worst]), 0.0, 0.0, "at least", error=number(error[worst]), note=note)
     ]  # fmt: skip
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if np.isfinite(value) else None

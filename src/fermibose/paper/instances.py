@@ -11,7 +11,7 @@ from fermibose.cavity.measure import measure_messages, measure_sampling
 from fermibose.paper.drawing import legend
 from fermibose.paper.scale import Scale
 from fermibose.paper.series import Run, finished
-from fermibose.paper.verdict import Verdict
+from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
 from fermibose.sweep import Job, Row, measurement
 from fermibose.theory import Problem, Solution, solve
@@ -35,7 +35,7 @@ def measure_instance(
             n=n, seed=seed, hottest=hot, aligned=method == "plain", trajectories=1500, warm_up=700,
             **point,
         )  # fmt: skip
-    sweeps = 150 if method == "bp" else 300  # of BP each costs as much as a hundred of AMP
+    sweeps = 150 if method == "bp" else 1000  # of BP each costs as much as a hundred of AMP
     return measure_messages(method=method, n=n, seed=seed, max_iterations=sweeps, **point)
 
 
@@ -43,11 +43,12 @@ def plan(scale: Scale) -> list[Job]:
     """AMP at every point and size; at one point also both walks, on the same instances."""
     sizes = [("amp", point, n, scale.sized) for point in POINTS for n in scale.sizes]
     walks = [(method, SAMPLED, n, scale.walked) for n in scale.walks for method in ("amp", *WALKS)]
-    return [
+    jobs = [
         instance_job(method, n, seed, alpha=alpha, beta=beta)
         for method, (alpha, beta), n, seeds in sizes + walks
         for seed in range(seeds)
     ]
+    return list({job.key: job for job in jobs}.values())
 
 
 def instance_job(method: str, n: int, seed: int, **point: float) -> Job:
@@ -124,7 +125,7 @@ def _walk_verdicts(rows: Sequence[Row]) -> list[Verdict]:
             mean, error = mean_and_error(values)
             found.append(
                 Verdict("instances", f"{name}, N = {n}: M minus that of AMP, same instances", mean,
-                        0.0, 0.01, error=error, note=f"{len(values)} instances")
+                        0.0, 0.01, error=number(error), note=f"{len(values)} instances")
             )  # fmt: skip
     return found
 
@@ -141,7 +142,7 @@ def _draw_point(panels: Any, rows: Sequence[Row], point: tuple[float, float], co
         good = {n: [r[name] for r in group if r["converged"]] for n, group in groups.items()}
         lines = [(1 / n, *mean_and_error(values)) for n, values in good.items() if values]
         if lines:
-            x, mean, error = np.array(lines).T
+            x, mean, error = np.nan_to_num(np.array(lines)).T
             ax.errorbar(x, mean / exact - 1, error / exact, fmt="o-", ms=4, lw=1, capsize=2,
                         color=colour, label=label)  # fmt: skip
     part = [np.mean([r["converged"] for r in group]) for group in groups.values()]
@@ -152,7 +153,7 @@ def _draw_walks(ax: Any, rows: Sequence[Row]) -> None:
     for (method, name), colour in zip(WALKS.items(), ("fermion", "highlight"), strict=True):
         lines = [(1 / n, *mean_and_error(v)) for n, v in sorted(_differences(rows, method).items())]
         if lines:
-            x, mean, error = np.array(lines).T
+            x, mean, error = np.nan_to_num(np.array(lines)).T
             ax.errorbar(x, mean, error, fmt="o-", ms=4, lw=1, capsize=2, color=COLOURS[colour],
                         label=name)  # fmt: skip
     ax.axhline(0, color=COLOURS["theory"], lw=0.8)
@@ -185,4 +186,5 @@ def _theory(alpha: float, beta: float) -> Solution:
 
 
 def _cell(values: Iterable[float]) -> str:
-    return "{:.4f} ± {:.4f}".format(*mean_and_error(values))
+    mean, error = mean_and_error(values)
+    return f"{mean:.4f}" if np.isnan(error) else f"{mean:.4f} ± {error:.4f}"

@@ -25,7 +25,7 @@ class Marks:
     P2: float | None  # second peak
     S2: float | None  # the accuracy falls below that of the MLP for good
     B1: float | None  # from here on it is stationary
-    dip: float  # how far V lies below the lower of the peaks, in points; 0 without V
+    dip: float  # how far V lies below the lower of the peaks, in points (without V: too little)
 
     def positions(self) -> dict[str, float]:
         """The points that exist, by name."""

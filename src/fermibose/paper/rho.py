@@ -22,12 +22,10 @@ def plan(scale: Scale) -> list[Job]:
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
     """The accuracy."""
     with canvas(size=(5.6, 3.8)) as (fig, ax):
-        curve = curve_of(rows, "rho")
-        if curve is not None:
-            draw_curve(ax, curve, "accuracy")
-            ax.axhline(0.5, color="0.6", linewidth=0.8, linestyle="--", label="chance")
-            ax.legend(loc="lower left")
-        ax.set(xlabel="fraction of boson pairs ρ", ylabel="test accuracy", ylim=(0.45, 1))
+        draw_curve(ax, curve_of(rows, "rho"), "accuracy", "fraction of boson pairs ρ")
+        ax.axhline(0.5, color="0.6", linewidth=0.8, linestyle="--", label="chance")
+        ax.legend(loc="lower left")
+        ax.set(ylabel="test accuracy", ylim=(0.45, 1))
     return fig
 
 

@@ -54,7 +54,7 @@ def measure_training(
     return summary(paths) | curves
 
 
-@measurement(version=1)
+@measurement(version=2)
 def measure_robustness(
     *,
     coupling: str,

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from fermibose.paper.series import Floats, finished
-from fermibose.plotting import COLOURS
 from fermibose.sweep import Job, Row, measurement
 from fermibose.theory import Problem, trace
+from fermibose.theory.curves import draw_stability, missing
 
 QUANTITIES = ("M", "q", "generalization_loss", "accuracy", "fermion_distance", "rs_stable")
 
@@ -36,13 +36,9 @@ def curve_of(rows: Sequence[Row], parameter: str) -> dict[str, Any] | None:
     return None
 
 
-def draw_curve(ax: Any, curve: dict[str, Any], quantity: str) -> None:
-    """A quantity along the curve, dotted where replica symmetry is unstable."""
-    x, y, stable = curve["values"], curve[quantity], curve["rs_stable"] > 0
-    look = {"color": COLOURS["theory"], "linewidth": 1.3}
-    ax.plot(x, y, ":", **look, label="theory, RS unstable")
-    if stable.any():
-        ax.plot(x, np.where(stable, y, np.nan), **look, label="theory")
-    if curve["failures"]:
-        note = f"{len(curve['failures'])} points not solved"
-        ax.annotate(note, (0.98, 0.02), xycoords="axes fraction", ha="right", fontsize=8)
+def draw_curve(ax: Any, curve: dict[str, Any] | None, quantity: str, label: str) -> None:
+    """A quantity along the curve, if there is one; ``label`` and what it lacks below the axis."""
+    ax.set_xlabel(label + missing(curve["failures"] if curve else ()))
+    if curve is not None:
+        look = {"linewidth": 1.3, "label": "theory"}
+        draw_stability(ax, curve["values"], curve[quantity], curve["rs_stable"] > 0, **look)

@@ -23,10 +23,13 @@ class Verdict:
     error: float | None = None  # standard error of the measured value, where there are several runs
     unit: str = ""
     note: str = ""
+    absent: bool = False  # it was looked for and is not there, which no tolerance covers
 
     @property
     def reproduced(self) -> bool | None:
         """Whether the claim holds; None if it was not measured."""
+        if self.absent:
+            return False
         return None if self.excess is None else self.excess <= 1e-12
 
     @property
@@ -41,6 +44,8 @@ class Verdict:
     @property
     def word(self) -> str:
         """The verdict in words, with how far outside of the tolerance it is if it is."""
+        if self.absent:
+            return "NOT reproduced, there is no such point"
         if self.excess is None:
             return "not measured"
         return "reproduced" if self.reproduced else f"NOT reproduced, by {self.excess:.2g}"
@@ -78,6 +83,11 @@ class Verdict:
     @property
     def _unit(self) -> str:
         return f" {self.unit}" if self.unit else ""
+
+
+def number(value: float) -> float | None:
+    """A float for a verdict; None where a statistic of too few runs is NaN."""
+    return float(value) if math.isfinite(value) else None
 
 
 def as_text(verdicts: Iterable[Verdict]) -> str:

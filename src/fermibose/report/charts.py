@@ -36,7 +36,7 @@ def _accuracy(rows: Sequence[Row]) -> Interactive:
         lines,
         x_label="d<sub>F</sub>",
         y_label="test accuracy (%)",
-        y_range=(76, 88),
+        y_range=(76, 1 + max(max(line.y, default=0) for line in lines.values())),
         alt="Interactive: test accuracy against d_F, published, averaged and labelled coupling.",
     )
 

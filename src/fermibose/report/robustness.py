@@ -71,13 +71,13 @@ def table(results: dict[str, Any], stage: str) -> Iterator[tuple[str, ...]]:
         )
 
 
-def audits(results: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Net, seed and verdict of every audit."""
+def audits(results: dict[str, Any]) -> list[tuple[str, str, bool, str]]:
+    """Net, seed, whether its robust accuracy is established, and the verdict, of every audit."""
     found = []
     for key, row in results.items():
         if key.startswith("audit | "):
             _, method, seed = key.split(" | ")
-            found.append((method, seed.removeprefix("seed "), row["verdict"]))
+            found.append((method, seed.removeprefix("seed "), row["established"], row["verdict"]))
     return found
 
 

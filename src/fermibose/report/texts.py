@@ -102,8 +102,8 @@ ABOUT = {
     "fig5": About(
         "Figure 5: robustness against FGSM and noise",
         (
-            "Accuracy on the first 1000 test images against the strength of an attack, and the "
-            "area under these curves against d_F.",
+            "Accuracy on the first 100 test images of each class against the strength of an "
+            "attack, and the area under these curves against d_F.",
         ),
         "Accuracy against strength of FGSM and of noise for machine and MLP, areas under the "
         "curves against d_F, and adversarial images.",

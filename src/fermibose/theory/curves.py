@@ -98,16 +98,20 @@ def missing(failures: Sequence[str]) -> str:
 
 def draw_line(ax: Any, curve: Curve, quantity: str, **look: Any) -> None:
     """A quantity along a curve: full where replica symmetry is stable, dotted where it is not."""
-    values = curve.column(quantity)
-    stable = curve.column("rs_stable") > 0
+    draw_stability(ax, curve.values, curve.column(quantity), curve.column("rs_stable") > 0, **look)
+
+
+def draw_stability(ax: Any, x: Array, values: Array, stable: Any, **look: Any) -> None:
+    """The line itself, from arrays."""
     dotted = ~stable
     dotted[:-1] |= ~stable[1:]  # up to the neighbours, so that the line has no gap
     dotted[1:] |= ~stable[:-1]
     look = {"color": COLOURS["theory"]} | look
-    ax.plot(curve.values, np.where(stable, values, np.nan), **look)
+    if stable.any():
+        ax.plot(x, np.where(stable, values, np.nan), **look)
     if dotted.any():
-        label = "replica symmetry unstable"
-        ax.plot(curve.values, np.where(dotted, values, np.nan), **look, ls=":", label=label)
+        look |= {"ls": ":", "label": "replica symmetry unstable"}
+        ax.plot(x, np.where(dotted, values, np.nan), **look)
 
 
 def trace(
