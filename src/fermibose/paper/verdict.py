@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+Sense = Literal["near", "at most", "at least"]
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -19,7 +21,7 @@ class Verdict:
     measured: float | None  # None if it could not be measured; the note says why
     expected: float  # the published value, or the bound
     tolerance: float = 0.0
-    sense: Literal["near", "at most", "at least"] = "near"
+    sense: Sense = "near"
     error: float | None = None  # standard error of the measured value, where there are several runs
     unit: str = ""
     note: str = ""
