@@ -126,6 +126,14 @@ def test_a_job_that_kills_every_worker_fails_and_the_others_finish(tmp_path):
     assert [row.result for row in outcome.rows[1:]] == [{"seed": seed} for seed in range(3)]
 
 
+def test_the_death_of_a_worker_that_has_nothing_to_do_costs_nothing(tmp_path):
+    context = {"folder": str(tmp_path)}
+    jobs = [Job(measures.kills_idle, seed=seed, context=context) for seed in (0, 1)]
+    outcome = run(jobs, Store(tmp_path / "s"), engine=engine_named("local:2"))
+    assert [row.result for row in outcome.rows] == [{"seed": 0}, {"seed": 1}]
+    assert outcome.computed == 2
+
+
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
