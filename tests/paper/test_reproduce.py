@@ -1,11 +1,14 @@
 """The command on a tiny scale. Oracles: trainings made by hand, counts of runs, a second start."""
 
 import json
+import signal
 from dataclasses import replace
 from statistics import mean
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from fermibose import PairEnergy
@@ -13,9 +16,11 @@ from fermibose.cli import app
 from fermibose.errors import InputError
 from fermibose.machine import Recipe, train, train_mlp
 from fermibose.paper import beyond, fig3, fig4, fig5, published, scale
+from fermibose.paper.figures import FIGURES
 from fermibose.paper.images import images
 from fermibose.paper.series import over_seeds, series
-from fermibose.sweep import Row, Store, run
+from fermibose.paper.verdict import Verdict
+from fermibose.sweep import Job, Row, Store, measurement, run
 
 TINY = scale.Scale(
     "tiny",
@@ -173,6 +178,90 @@ def test_scales():
     assert set(published.CURVES_D_F) | {0.455, 0.9, 1.1} <= set(full.coarse)
     assert (full.seeds, full.published_split) == (5, True)
     assert not scale.quick().published_split
+
+
+@measurement(version=1)
+def does(*, what, seed):
+    if what == "fail":
+        raise RuntimeError("no such luck")
+    if what == "interrupt":
+        signal.raise_signal(signal.SIGINT)
+    return {}
+
+
+@pytest.fixture
+def staged(tiny, monkeypatch):
+    """Make every figure one run that does what is asked."""
+
+    def stage(**what):
+        figures = {
+            name: SimpleNamespace(
+                plan=lambda scale, name=name: [Job(does, {"what": what[name]}, data=name)],
+                draw=lambda rows, scale: Figure(),
+                verdicts=lambda rows, scale, name=name: [Verdict(name, what[name], 0.0, 0.0)],
+            )
+            for name in what
+        }
+        monkeypatch.setattr("fermibose.paper.figures.FIGURES", figures)
+
+    return stage
+
+
+def judged(folder):
+    found = json.loads((folder / "verdicts.json").read_text())
+    return [(v["figure"], v["claim"], v["scale"], v["dataset"]) for v in found]
+
+
+def test_failed_runs_are_told_by_the_exit_status_after_everything_is_written(staged, tmp_path):
+    staged(fig3="fail", fig4="work")
+    done = fbm("all", "--engine", "in-process", "--output", tmp_path)
+    assert done.exit_code == 1
+    assert "no such luck" in done.stdout
+    assert "failed runs: 1. Figures and verdicts are of the others" in done.stdout
+    assert all((tmp_path / name).exists() for name in ("fig3.png", "fig4.png", "fig4.svg"))
+    assert [figure for figure, *_ in judged(tmp_path)] == ["fig3", "fig4"]
+    assert fbm("fig4", "--engine", "in-process", "--output", tmp_path).exit_code == 0
+
+
+def test_after_ctrl_c_only_what_was_written_is_named(staged, tmp_path):
+    staged(fig2="work", fig3="interrupt", fig4="work")
+    done = fbm("--engine", "in-process", "--output", tmp_path)
+    assert done.exit_code == 130
+    assert ": fig2, fig3 as png and svg" in " ".join(done.stdout.split())
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"fig2", "fig3"}
+
+
+def test_verdicts_on_other_figures_of_the_same_scale_stay(staged, tmp_path, monkeypatch):
+    staged(fig3="work", fig4="work", rho="work")
+    fbm("all", "--engine", "in-process", "--output", tmp_path)
+    staged(rho="work again", fig3="work")
+    fbm("rho", "--engine", "in-process", "--output", tmp_path)
+    here = ("tiny", "mnist5k")
+    kept = [("fig3", "work", *here), ("fig4", "work", *here), ("rho", "work again", *here)]
+    assert judged(tmp_path) == kept
+    monkeypatch.setattr(scale, "full", lambda folder: replace(TINY, name="other"))
+    fbm("rho", "--full", "--engine", "in-process", "--output", tmp_path)
+    assert judged(tmp_path) == [("rho", "work again", "other", "mnist5k")]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1, {}]", '[{"scale": "tiny", "dataset": "mnist5k"}]'])
+def test_a_file_of_verdicts_that_is_none_is_replaced(text, staged, tmp_path):
+    (tmp_path / "verdicts.json").write_text(text)
+    staged(rho="work")
+    fbm("rho", "--engine", "in-process", "--output", tmp_path)
+    assert judged(tmp_path) == [("rho", "work", "tiny", "mnist5k")]
+
+
+def test_a_folder_of_data_that_does_not_exist_is_refused_at_once(staged, tmp_path):
+    staged(rho="work")
+    with pytest.raises(InputError, match=r"there is no folder .*none: name the one"):
+        fbm("rho", "--data", tmp_path / "none", "--output", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_help_names_every_figure():
+    shown = " ".join(fbm("--help").stdout.replace("│", " ").split())
+    assert f"{', '.join(FIGURES)} or all." in shown
 
 
 def test_unknown_figure_is_refused(tiny, tmp_path):

@@ -72,6 +72,22 @@ def dies(*, times: int, folder: str, seed: int) -> dict:
 
 
 @measurement(version=1)
+def kills_idle(*, folder: str, seed: int) -> dict:
+    """Seed 0 leaves its process id; seed 1 kills that process when it has nothing more to do."""
+    mark = Path(folder) / "idle"
+    if seed == 0:
+        mark.with_suffix(".new").write_text(str(os.getpid()))
+        mark.with_suffix(".new").rename(mark)
+    else:
+        while not mark.exists():
+            time.sleep(0.02)
+        time.sleep(0.5)  # the other's answer arrives
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+        time.sleep(0.5)  # its death is noticed
+    return {"seed": seed}
+
+
+@measurement(version=1)
 def counts(*, folder: str, seed: int, pause: float = 0.0) -> dict:
     """Leaves one more byte in a file each time it is computed."""
     with open(Path(folder) / str(seed), "a") as file:

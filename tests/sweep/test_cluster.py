@@ -66,6 +66,36 @@ def test_without_a_scheduler_the_error_tells_how_to_start_one(tmp_path, monkeypa
     assert run([], Store(tmp_path / "s"), engine=engine).rows == []  # nothing to do needs nobody
 
 
+STRANGER = """
+import socket, sys, threading
+sys.path.insert(0, {folder!r})
+import sweep_measures as measures
+from fermibose.errors import InputError
+from fermibose.sweep import Job, run
+
+server = socket.create_server(("127.0.0.1", 0))
+
+def greet():
+    connection, _ = server.accept()
+    connection.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n")
+
+threading.Thread(target=greet, daemon=True).start()
+try:
+    engine = f"tcp://127.0.0.1:{{server.getsockname()[1]}}"
+    run([Job(measures.tally, {{"scale": 1.0}})], {store!r}, engine=engine)
+except InputError as error:
+    print(error)
+"""
+
+
+def test_a_server_that_is_no_scheduler_is_told_and_the_connection_closed(tmp_path):
+    script = STRANGER.format(folder=HERE, store=str(tmp_path / "s"))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("no Dask scheduler answers at tcp://127.0.0.1:")
+    assert "Traceback" not in done.stderr
+
+
 def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setattr("fermibose.sweep.cluster.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"fermibose\[cluster\]"):

@@ -126,6 +126,14 @@ def test_a_job_that_kills_every_worker_fails_and_the_others_finish(tmp_path):
     assert [row.result for row in outcome.rows[1:]] == [{"seed": seed} for seed in range(3)]
 
 
+def test_the_death_of_a_worker_that_has_nothing_to_do_costs_nothing(tmp_path):
+    context = {"folder": str(tmp_path)}
+    jobs = [Job(measures.kills_idle, seed=seed, context=context) for seed in (0, 1)]
+    outcome = run(jobs, Store(tmp_path / "s"), engine=engine_named("local:2"))
+    assert [row.result for row in outcome.rows] == [{"seed": 0}, {"seed": 1}]
+    assert outcome.computed == 2
+
+
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
@@ -149,12 +157,38 @@ def children(pid):
     return [int(line) for line in found.split()]
 
 
-@pytest.mark.parametrize(
-    "name", ["", "loca", "local:", "local:0", "local:-1", "local:two", "host:8"]
-)
+LOCAL = ["", "loca", "local:", "local:0", "local:-1", "local:two", f"local:{'9' * 5000}", "host:8"]
+REMOTE = [
+    f"{scheme}://{place}"
+    for scheme, place in [
+        *(
+            ("tcp", place)
+            for place in ("", "h", ":1", "h:", "h:x", "h:0", "h:65536", "h:1/x", "::1")
+        ),
+        *((scheme, "h:1") for scheme in ("http", "foo", "", "tcps", "inproc")),
+    ]
+]
+
+
+@pytest.mark.parametrize("name", [*LOCAL, *REMOTE])
 def test_an_unknown_engine_is_refused_with_the_names_there_are(name):
     with pytest.raises(InputError, match="in-process"):
         engine_named(name)
+
+
+@pytest.mark.parametrize("name", [None, 4])
+def test_what_is_no_name_is_no_engine(name):
+    with pytest.raises(InputError, match="an engine has a name"):
+        engine_named(name)
+
+
+@pytest.mark.parametrize("name", ["tcp://h:1", "tls://10.0.0.1:65535", "ws://[::1]:8786"])
+def test_addresses_of_schedulers_are_taken_as_they_are(name):
+    assert engine_named(name).address == name
+
+
+def test_local_takes_the_number_of_processes():
+    assert engine_named("local:04").workers == 4
 
 
 def test_local_uses_every_core():

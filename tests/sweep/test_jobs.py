@@ -132,13 +132,18 @@ def test_a_function_without_source_text_or_version_number_is_refused():
     exec("def measure(*, seed):\n    return {}", names)
     with pytest.raises(InputError, match="no source text"):
         measurement(version=1)(names["measure"])
-    with pytest.raises(InputError, match="integer"):
-        measurement(version="1")
+    for mark in (lambda: measurement(version="1"), measurement, lambda: measurement(bits)):
+        with pytest.raises(InputError, match=r"@measurement\(version=1\), an integer"):
+            mark()
 
 
 def test_a_function_without_version_is_refused():
     with pytest.raises(InputError, match=r"@measurement\(version=1\)"):
         Job(bits)
+
+
+endless = [1.0]
+endless.append({"again": endless})
 
 
 @pytest.mark.parametrize(
@@ -147,6 +152,13 @@ def test_a_function_without_version_is_refused():
         ({"params": {}}, "scale"),
         ({"params": {"scale": 1.0, "scales": 2}}, "scales"),
         ({"params": {"scale": 1.0, "seed": 2}}, "seed"),
+        ({"params": None}, "params must be a dict of arguments by name, not a NoneType"),
+        ({"params": [1]}, "not a list"),
+        ({"params": "ab"}, "not a str"),
+        ({"context": [("pause", 0.1)]}, "context must be a dict"),
+        ({"params": {"scale": endless}}, "params contains itself"),
+        ({"params": {"scale": 10**5000}}, r"params\['scale'\] is an integer of more than"),
+        ({"seed": 10**5000}, "seed is an integer of more than"),
         ({"context": {"scale": 2.0}}, "scale"),
         ({"seed": -1}, "seed"),
         ({"seed": 1.0}, "seed"),
@@ -158,3 +170,7 @@ def test_a_function_without_version_is_refused():
 def test_impossible_jobs_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         key(**changes)
+
+
+def test_an_integer_of_four_thousand_digits_comes_back():
+    assert decode(encode(-(10**4000), "value")) == -(10**4000)

@@ -14,6 +14,7 @@ import sweep_measures as measures
 from sweep_common import wait_for
 from sweep_victim import plan
 
+from fermibose.errors import InputError
 from fermibose.progress import pace
 from fermibose.sweep import Job, Store, engine_named, run
 
@@ -115,6 +116,31 @@ def test_nothing_finished_is_computed_again_and_equal_jobs_are_computed_once(tmp
     assert [row.seed for row in first.rows] == [0, 1, 0, 2, 1]
     assert second.rows == first.rows
     assert [(tmp_path / str(seed)).read_text() for seed in range(3)] == ["x", "x", "x"]
+
+
+def test_store_and_engine_may_be_given_by_name_and_jobs_one_by_one(tmp_path):
+    path, context = tmp_path / "s.db", {"folder": str(tmp_path)}
+    jobs = [Job(measures.counts, seed=seed, context=context) for seed in range(3)]
+    outcome = run(iter(jobs), str(path), engine="local:1")
+    assert [row.result for row in outcome.rows] == [{"seed": seed} for seed in range(3)]
+    assert run(jobs, path, engine="in-process").rows == outcome.rows == Store(path).rows_of(jobs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"engine": "loca"}, "there is no engine 'loca'"),
+        ({"engine": 4}, "an engine has a name, say local, not 4"),
+        ({"store": None}, "the path of one file"),
+        ({"jobs": Job(measures.fails_on, {"bad": 0})}, "a list of jobs, not Job"),
+        ({"jobs": None}, "a list of jobs, not None"),
+        ({"jobs": [measures.tally]}, "one of them is <function tally"),
+    ],
+)
+def test_a_run_of_something_else_is_refused_before_a_store_is_made(changes, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        run(**({"jobs": [], "store": tmp_path / "s", "engine": None} | changes))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_equal_jobs_the_context_of_the_first_counts(tmp_path):

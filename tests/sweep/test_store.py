@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from contextlib import closing
+from functools import partial
 
 import pytest
 import sweep_measures as measures
@@ -40,6 +41,9 @@ def test_rows_can_be_read_again_by_function(copy):
     assert [row.seed for row in found] == list(range(15))
     assert store.rows("sweep_measures:tally")[0].key == found[0].key == tallies()[0].key
     assert store.rows("sweep_measures:tall") == []
+    for other in (3, partial(measures.tally, scale=0.5)):
+        with pytest.raises(InputError, match="rows are of a function"):
+            store.rows(other)
 
 
 def test_the_digest_is_of_results_and_not_of_times(filled, copy):
@@ -113,6 +117,21 @@ def test_a_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file"):
         Store(tmp_path / "file" / "store.db")
+
+
+@pytest.mark.parametrize("path", [None, 3, "a\0b", ["s.db"]])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(InputError, match=r"the path of one file, say results\.db, not"):
+        Store(path)
+
+
+def test_where_no_file_can_be_made_there_is_nothing_to_be_safe(tmp_path):
+    with pytest.raises(InputError, match="no store can be made"):
+        Store(tmp_path / ("long" * 100))
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "store.db")
+    with pytest.raises(StoreError, match=r"there is no store at .*: name another file") as caught:
+        Store(tmp_path / "dangling")
+    assert "safe" not in str(caught.value)
 
 
 def test_on_a_full_disk_finished_rows_are_kept_and_the_rest_is_computed_later(

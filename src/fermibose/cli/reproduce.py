@@ -1,7 +1,8 @@
 """``fbm reproduce``: the paper's figures, measured again and held against the published numbers."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -10,12 +11,14 @@ from fermibose.cli.options import console
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
+    from fermibose.paper.scale import Scale
     from fermibose.paper.verdict import Verdict
 
 
 def reproduce(
     figures: Annotated[
-        list[str] | None, typer.Argument(help="fig3, fig4, fig5, beyond, … or all.")
+        list[str] | None,
+        typer.Argument(help="fig2, instances, fig3, fig4, fig5, rho, beyond or all."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full/--quick", help="The published grid, or a few points.")
@@ -38,7 +41,6 @@ def reproduce(
 
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
     """
-    from fermibose.files import write_json
     from fermibose.paper import scale as scales
     from fermibose.paper.figures import FIGURES
     from fermibose.plotting import save_figure
@@ -47,15 +49,20 @@ def reproduce(
     names = list(FIGURES) if not figures or "all" in figures else list(dict.fromkeys(figures))
     if unknown := [name for name in names if name not in FIGURES]:
         raise InputError(f"unknown figure {unknown[0]!r}: choose {', '.join(FIGURES)} or all")
+    if data is not None and not data.is_dir():
+        raise InputError(f"there is no folder {data}: name the one that has MNIST's IDX files")
     scale = (scales.full if full else scales.quick)(data)
     worker = engine_named(engine)
     shelf = Store(store or output / "results.sqlite")
     verdicts: list[Verdict] = []
+    made: list[str] = []
+    failures = 0
     for name in names:
         figure = FIGURES[name]
         jobs = figure.plan(scale)
         outcome = run(jobs, shelf, engine=worker)
         console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
+        failures += len(outcome.failures)
         for row in outcome.failures:
             reason = (row.error or "").strip().splitlines()[-1]  # of its traceback
             console.print(
@@ -65,14 +72,42 @@ def reproduce(
         for suffix in (".png", ".svg"):
             save_figure(figure.draw(outcome.rows, scale), output / f"{name}{suffix}")
         verdicts += figure.verdicts(outcome.rows, scale)
-        write_json(output / "verdicts.json", [verdict.as_dict() for verdict in verdicts])
+        made.append(name)
+        _write(output / "verdicts.json", verdicts, made, scale)
         if outcome.interrupted:
             console.print("interrupted: figures and verdicts are of what was measured so far")
             break
     _print(verdicts)
-    console.print(f"written to {output}: {', '.join(names)} as png and svg, verdicts.json")
+    console.print(f"written to {output}: {', '.join(made)} as png and svg, verdicts.json")
     if outcome.interrupted:
         raise typer.Exit(130)
+    if failures:
+        console.print(
+            f"failed runs: {failures}. Figures and verdicts are of the others; started again, the "
+            "command tries them once more",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
+
+
+def _write(path: Path, verdicts: "list[Verdict]", made: list[str], scale: "Scale") -> None:
+    """Write the verdicts on the figures made now; those on others at the same scale stay."""
+    from fermibose.files import write_json
+
+    here = {"scale": scale.name, "dataset": scale.dataset}
+    found = [verdict.as_dict() | here for verdict in verdicts]
+    found += [v for v in _read(path) if here.items() <= v.items() and v["figure"] not in made]
+    write_json(path, sorted(found, key=lambda verdict: str(verdict["figure"])))
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The verdicts that an earlier run has written; none if the file is missing or unreadable."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    found = found if isinstance(found, list) else []
+    return [verdict for verdict in found if isinstance(verdict, dict) and "figure" in verdict]
 
 
 def _print(verdicts: "list[Verdict]") -> None:

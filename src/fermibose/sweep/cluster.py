@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from itertools import chain
 from typing import Any
@@ -59,13 +59,18 @@ class DaskCluster:
     def _connect(self) -> Any:
         from distributed import Client
 
-        try:
-            return Client(self.address, timeout=_PATIENCE, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"no Dask scheduler answers at {self.address} ({error}): start one with "
-                f"`dask scheduler` and its workers with `dask worker {self.address} --nthreads 1`"
-            ) from None
+        client: Any = Client.__new__(Client)
+        with ExitStack() as half_made:
+            half_made.callback(client.close)  # or it does so at exit, with a traceback
+            try:
+                client.__init__(self.address, timeout=_PATIENCE, set_as_default=False)
+            except Exception as error:  # of whatever type: another server may answer anything
+                raise InputError(
+                    f"no Dask scheduler answers at {self.address} ({error}): start one with `dask "
+                    f"scheduler` and its workers with `dask worker {self.address} --nthreads 1`"
+                ) from None
+            half_made.pop_all()
+        return client
 
     def _answer(self, future: Any, request: str) -> str:
         if future.status == "error":  # the function's own errors are answers

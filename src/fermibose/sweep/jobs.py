@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Never, TypeVar
 
 from fermibose.errors import InputError
 from fermibose.sweep.values import decode, encode
@@ -21,15 +21,18 @@ class Code(NamedTuple):
     source: str  # sha256 of the function's own text, as it was when imported
 
 
-def measurement(*, version: int) -> Callable[[Measure], Measure]:
+def measurement(*bare: Never, version: int | None = None) -> Callable[[Measure], Measure]:
     """Mark a module-level function as one that jobs may call.
 
     It takes keyword arguments, among them ``seed``, and returns a dict. Results are stored under
     its version and its own text: raise ``version`` when something it *calls* changes what is
     measured.
     """
-    if type(version) is not int:
-        raise InputError(f"the version of a measurement is an integer, not {version!r}")
+    if bare or type(version) is not int:
+        raise InputError(
+            "mark a measurement with its version, @measurement(version=1), an integer"
+            + ("" if version is None else f", not {version!r}")
+        )
 
     def mark(function: Measure) -> Measure:
         try:
@@ -86,10 +89,7 @@ class Job:
             raise InputError(f"the seed must be an integer from 0 to 2^63 - 1, not {self.seed!r}")
         if not isinstance(self.data, str):
             raise InputError(f"data must be a string (a name or a checksum), not {self.data!r}")
-        params, context = (
-            decode(encode(dict(values), name))  # a copy: what the caller does later changes nothing
-            for name, values in (("params", self.params), ("context", self.context))
-        )
+        params, context = _copy(self.params, "params"), _copy(self.context, "context")
         try:
             inspect.signature(self.function).bind(**params, **context, seed=seed)
         except TypeError as error:
@@ -114,6 +114,16 @@ class Job:
                 "arguments": encode({**self.params, **self.context, "seed": self.seed}, "the job"),
             }
         )
+
+
+def _copy(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The arguments as the worker will see them; what the caller does later changes nothing."""
+    if not isinstance(values, Mapping):
+        raise InputError(
+            f"{name} must be a dict of arguments by name, not a {type(values).__name__}"
+        )
+    copy: dict[str, Any] = decode(encode(dict(values), name))
+    return copy
 
 
 def _check_importable(function: Callable[..., Any]) -> None:

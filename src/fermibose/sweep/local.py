@@ -69,13 +69,16 @@ class _Crew:
         return bool(self.busy)
 
     def wait(self) -> str | None:
-        """The next answer, or None if a worker died and its job is to be tried again."""
+        """The next answer, or None if a worker died and its job, if any, is to be tried again."""
         worker, line = self.events.get()
-        request = self.busy.pop(worker)
+        request = self.busy.pop(worker, None)
         if line:
             self.idle.append(worker)
             return line
         worker.end()
+        if request is None:  # it died while it waited for a job
+            self.idle.remove(worker)
+            return None
         self.attempts[request] = self.attempts.get(request, 0) + 1
         if self.attempts[request] < _ATTEMPTS:
             self.again.append(request)

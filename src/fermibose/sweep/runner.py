@@ -2,14 +2,16 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from fermibose.errors import InputError
 from fermibose.progress import Advance, progress_bar
 from fermibose.sweep.claims import Claims
-from fermibose.sweep.engines import Engine, InProcess
+from fermibose.sweep.engines import Engine, InProcess, engine_named
 from fermibose.sweep.interrupts import Interrupts, watch_interrupts
 from fermibose.sweep.jobs import Job
 from fermibose.sweep.store import Row, Store
@@ -32,24 +34,34 @@ class Outcome:
 
 
 def run(
-    jobs: Sequence[Job],
-    store: Store,
+    jobs: Iterable[Job],
+    store: Store | str | Path,
     *,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
     show: bool | None = None,
 ) -> Outcome:
     """Compute the jobs that have no result in the store yet, each once.
 
-    engine: see :func:`fermibose.sweep.engine_named`; this process by default. show: progress bar,
-    see :func:`fermibose.progress.progress_bar`.
+    store: itself or its path. engine: itself or its name, see :func:`fermibose.sweep.engine_named`;
+    this process by default. show: progress bar, see :func:`fermibose.progress.progress_bar`.
 
     A job that fails is stored with its error and does not stop the others. Ctrl-C ends the workers
     and returns what there is.
     """
+    if not isinstance(jobs, Iterable):
+        raise InputError(f"jobs must be a list of jobs, not {jobs!r}")
+    jobs = list(jobs)
     plan: dict[str, Job] = {}
     for job in jobs:
+        if not isinstance(job, Job):
+            raise InputError(f"jobs must be a list of jobs, and one of them is {job!r}")
         plan.setdefault(job.key, job)
-    sweep = _Sweep(plan, store, InProcess() if engine is None else engine)
+    if engine is None:
+        engine = InProcess()
+    elif not isinstance(engine, Engine):
+        engine = engine_named(engine)
+    store = store if isinstance(store, Store) else Store(store)
+    sweep = _Sweep(plan, store, engine)
     interrupted = False
     with watch_interrupts() as interrupts:
         try:

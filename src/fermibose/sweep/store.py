@@ -8,7 +8,9 @@ nothing to close and may be used by several threads and processes at once.
 """
 
 import hashlib
+import inspect
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -62,10 +64,12 @@ class Store:
     """A file of results; made with its folders if it does not exist."""
 
     def __init__(self, path: str | Path) -> None:
+        if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+            raise InputError(f"a store is the path of one file, say results.db, not {path!r}")
         self.path = Path(path)
-        if self.path.is_dir():
-            raise InputError(f"{self.path} is a folder; a store is one file, say results.db")
         try:
+            if self.path.is_dir():
+                raise InputError(f"{self.path} is a folder; a store is one file, say results.db")
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"no store can be made at {self.path}: {error}") from None
@@ -154,7 +158,9 @@ class Store:
 
         function: itself or its ``module:function``. Rows of its older versions are among them.
         """
-        name = name_of(function) if callable(function) else function
+        name = name_of(function) if inspect.isfunction(function) else function
+        if not isinstance(name, str | None):
+            raise InputError(f"rows are of a function or its 'module:function', not of {name!r}")
         query = f"SELECT {_COLUMNS} FROM results ORDER BY function, params, seed, key"
         with self._open() as connection:
             rows = [_row(found) for found in connection.execute(query)]
@@ -196,6 +202,11 @@ def _explained(path: Path, error: sqlite3.DatabaseError) -> FermiboseError:
     kind = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code of an extended one
     if kind in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return _damaged(path, error)
+    if kind == sqlite3.SQLITE_CANTOPEN and not os.path.exists(path):
+        return StoreError(
+            f"there is no store at {path} and none can be made ({error}): name another file, or "
+            "allow writing to its folder"
+        )
     remedies = {
         sqlite3.SQLITE_FULL: "make room on the disk",
         sqlite3.SQLITE_IOERR: "make sure that the disk works and is not full",

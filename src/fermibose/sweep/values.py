@@ -14,6 +14,7 @@ import numpy as np
 from fermibose.errors import InputError
 
 _TAG = "$float"
+_BITS = 14_000  # of an integer: Python neither writes nor reads more than 4300 digits
 
 
 def encode(value: Any, name: str) -> str:
@@ -22,8 +23,11 @@ def encode(value: Any, name: str) -> str:
     Tuples become lists; NumPy's bool, integers and float64, which Python can hold exactly, become
     Python's. Anything else is refused.
     """
-    plain = _plain(value, name)
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        plain = _plain(value, name)
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise InputError(f"{name} contains itself, or is nested too deeply") from None
 
 
 def decode(text: str) -> Any:
@@ -34,6 +38,8 @@ def decode(text: str) -> Any:
 def _plain(value: Any, name: str) -> Any:
     if isinstance(value, np.bool_ | np.integer | np.float64):
         value = value.item()
+    if isinstance(value, int) and value.bit_length() > _BITS:
+        raise InputError(f"{name} is an integer of more than {_BITS} bits; write it as a string")
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
