@@ -58,6 +58,22 @@ def test_errors_for_people(args, says):
         run(*args)
 
 
+@pytest.mark.parametrize("below", [".", "deeper"])
+def test_a_file_in_place_of_the_folder_is_noticed_before_any_work(tmp_path, monkeypatch, below):
+    monkeypatch.setattr("fermibose.theory.solve", lambda _: pytest.fail("work was done"))
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(InputError, match=r"notes.*: name a folder with --output"):
+        run(*WARM, "--output", str(tmp_path / "notes" / below))
+
+
+def test_theory_is_asked_before_long_work(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("fermibose.theory.solve", lambda p: asked.append(p) or solve(p))
+    monkeypatch.setattr("fermibose.cavity.amp", lambda *a, **k: asked.append("amp") or amp(*a, **k))
+    run(*WARM, "--max-iterations", "1", "--output", str(tmp_path))
+    assert asked == [Problem(alpha=0.7, beta=10.0), "amp"]
+
+
 def test_measurements_are_plain_numbers_of_one_instance():
     point = {"alpha": 0.7, "beta": 10.0}
     row = measure_messages(method="amp", n=40, seed=2, **point)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import roots_legendre
 
-from fermibose.cavity import Instance, Pairs, ground_state, hmc, sample_instance
+from fermibose.cavity import Instance, Pairs, ground_state, hmc, sample_instance, sampling
 from fermibose.cavity.landscape import Landscape
 from fermibose.cavity.sampling import ladder
 from fermibose.errors import InputError
@@ -60,7 +60,7 @@ def exact(instance):
     weight = np.outer(c, c).ravel() * np.exp(-instance.problem.beta * (E - E.min()))
     weight /= weight.sum()
     q = (w**2).mean(0)
-    energy = (E - instance.problem.weight_decay * q) / 3
+    energy = (E - instance.problem.weight_decay * q) / len(instance.train)
     return weight @ np.abs(w.mean(0)), weight @ q, weight @ energy
 
 
@@ -105,6 +105,33 @@ def test_a_chain_that_keeps_its_signs_is_noticed():
     assert tempered.exchange > 0.1
 
 
+def test_what_never_moves_has_not_converged():
+    """Spreads of a walk that stands still are 0/0: NaN, which no comparison of maxima may hide."""
+    instance = sample_instance(Problem(alpha=0.5), 20, seed=0)
+    with np.errstate(all="ignore"):
+        found = hmc(instance, start=np.full(20, 1e200), trajectories=20, warm_up=5)
+    assert found.acceptance == 0
+    assert not found.converged
+
+
+def test_a_ladder_without_exchange_has_not_converged(monkeypatch):
+    monkeypatch.setattr(sampling, "ladder", lambda *_: np.array([1e-6, 2.0]))
+    instance = sample_instance(Problem(alpha=0.5, beta=2.0), 10, seed=0)
+    found = hmc(instance, trajectories=400, warm_up=100)
+    assert max(found.agreement.values()) < 1.1
+    assert found.exchange == 0
+    assert not found.converged
+
+
+def test_the_energy_of_a_pair_is_that_of_the_pairs_there_are():
+    """Four times the pairs that α says: the mean over them, not over αN."""
+    instance = two_weights(3.0)
+    four = Pairs(np.tile(instance.train.x, (1, 4, 1)), np.tile(instance.train.y, (1, 4)))
+    instance = Instance(instance.problem, four, four, 0)
+    found = hmc(instance, hottest=None, trajectories=1500, warm_up=300, seed=1)
+    assert found.training_loss == pytest.approx(exact(instance)[2], rel=0.1)
+
+
 def test_the_same_seed_walks_the_same_way():
     instance = sample_instance(Problem(alpha=1.0, beta=8.0), 20, seed=0)
     one, again = (hmc(instance, trajectories=30, warm_up=10) for _ in range(2))
@@ -147,7 +174,7 @@ def test_arguments_are_checked():
     instance = sample_instance(Problem(), 10, seed=0)
     with pytest.raises(InputError, match="finite beta"):
         hmc(instance.at(math.inf))
-    with pytest.raises(InputError, match="trajectories >= 20"):
+    with pytest.raises(InputError, match="trajectories must be an integer >= 20"):
         hmc(instance, trajectories=3)
     with pytest.raises(InputError, match="10 finite weights"):
         hmc(instance, start=np.ones(3))

@@ -87,8 +87,9 @@ def amp(
     start: Array | None = None,
     damping: float = 0.5,
     tol: float = 1e-6,
-    max_iterations: int = 300,
+    max_iterations: int = 1000,
     seed: int | None = None,
+    show: bool | None = False,
 ) -> Estimate:
     """Marginals of the weights of one instance by approximate message passing.
 
@@ -98,7 +99,10 @@ def amp(
     ``tol``. damping: the part of the old state that is kept, 0 <= damping < 1; 0 is what
     :func:`fermibose.cavity.evolution.state_evolution` describes sweep by sweep.
 
+    max_iterations: near the line where replica symmetry becomes unstable damping 0.5 takes several
+    hundred sweeps. show: a progress bar; None shows it on a terminal only.
+
     Where it does not converge the estimate says so (``converged``, ``verdict``).
     """
-    m = start_means(instance, start, seed)
-    return pass_messages(instance, _Amp(instance, m), damping, tol, max_iterations)
+    m = start_means(instance, start, seed, least=2)
+    return pass_messages(instance, _Amp(instance, m), damping, tol, max_iterations, show)

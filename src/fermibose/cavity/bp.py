@@ -11,12 +11,11 @@ with f and ∂f of the channel at (ω_{μ→i}, V_{μ→i}). Every sum leaves th
 N·P two-dimensional integrals; :mod:`fermibose.cavity.amp` takes P.
 """
 
-import os
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fermibose.cavity.channel import PairChannel
+from fermibose.cavity.checks import free_memory, number
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
@@ -91,9 +90,10 @@ def belief_propagation(
     start: Array | None = None,
     damping: float = 0.5,
     tol: float = 1e-6,
-    max_iterations: int = 300,
+    max_iterations: int = 1000,
     seed: int | None = None,
     max_memory: float | None = None,
+    show: bool | None = False,
 ) -> Estimate:
     """Marginals of the weights of one instance by belief propagation.
 
@@ -101,9 +101,10 @@ def belief_propagation(
     m_{i→μ} and v_{i→μ}. max_memory: bytes it may use, by default what the machine has free. More is
     refused before anything is allocated.
     """
-    m = start_means(instance, start, seed)
+    # A pair's fields must vary without the weight left out, too.
+    m = start_means(instance, start, seed, least=3)
     _check_memory(instance, max_memory)
-    return pass_messages(instance, _Bp(instance, m), damping, tol, max_iterations)
+    return pass_messages(instance, _Bp(instance, m), damping, tol, max_iterations, show)
 
 
 def bp_memory(n: int, pairs: int) -> float:
@@ -115,11 +116,10 @@ def bp_memory(n: int, pairs: int) -> float:
 def _check_memory(instance: Instance, max_memory: float | None) -> None:
     pairs = len(instance.train)
     need = bp_memory(instance.n, pairs)
-    if max_memory is None:
-        max_memory = float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    if need > max_memory:
+    free = free_memory() if max_memory is None else number("max_memory", max_memory, above=0)
+    if need > free:
         raise InputError(
             f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "
-            f"messages in {need / 1e9:.2f} GB, more than the {max_memory / 1e9:.2f} GB it may use: "
+            f"messages in {need / 1e9:.2f} GB, more than the {free / 1e9:.2f} GB it may use: "
             "use amp(), which needs N messages, or a smaller instance"
         )

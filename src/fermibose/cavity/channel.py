@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fermibose.errors import InputError
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.table import pair_table
@@ -26,6 +27,7 @@ _CHUNK = 60_000  # nodes handled at a time: they stay in the cache
 _STRIDES = np.array([4, 2])  # nodes of r and t skipped when the window is looked for
 _HARDEST = 1e-3  # softness of the hinge below which steps stop shrinking (and errors grow)
 _FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges
+_MOST = 20_000_000  # nodes of a table: 0.3 GB, and seconds for every sweep
 _TURN = np.array([[1.0, -1.0], [1.0, 1.0]]) / SQRT2  # (z₁, z₂) → (r, t); its own inverse but for ᵀ
 
 Integers = NDArray[np.int64]
@@ -125,6 +127,14 @@ class PairChannel:
         H = self.problem.energies(*(omega @ _TURN).T)[kind]
         radius = np.sqrt(2 * (_DEPTH + beta * H))
         reach = (np.abs(omega) + radius[:, None] * width).max(0) + 8 * steps
+        nodes = float(np.prod(2 * reach / steps))
+        if nodes > _MOST:
+            raise InputError(
+                f"the integrals of a pair need a lattice of {nodes:.1g} nodes, more than the "
+                f"{_MOST:.0e} that can be handled: fields reach {reach.max():.2g} in steps of "
+                f"{steps.min():.1g}; use a larger delta (fields too sharp) or weight_decay (fields "
+                "too loose), or hmc() or ground_state(), which take no integrals"
+            )
         axes = [Axis.uniform(h, x, folded=False) for h, x in zip(steps, reach, strict=True)]
         last = np.array([a.nodes.size // 2 for a in axes])
         table = pair_table(self.problem, *axes)[kind]

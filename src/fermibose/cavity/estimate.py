@@ -80,13 +80,13 @@ class Estimate(Predictions):
     @property
     def verdict(self) -> str:
         """Whether the numbers can be used, in words."""
+        sweeps = f"{self.iterations} sweep" + "s" * (self.iterations != 1)
         stability = f"AT = {self.at_eigenvalue:.2f}"
         if self.converged:
-            return f"converged in {self.iterations} sweeps; {stability}"
+            return f"converged in {sweeps}; {stability}"
         if self.diverged:
-            return f"did not converge: diverged after {self.iterations} sweeps"
-        reason = ", replica symmetry is unstable" if self.at_eigenvalue > 1 else ""
+            return f"did not converge: diverged after {sweeps}"
         return (
-            f"did not converge in {self.iterations} sweeps (residual {self.residual:.1e}); "
-            f"{stability}{reason}"
+            f"did not converge in {sweeps} (residual {self.residual:.1e}); "
+            f"{stability} in the last sweep"
         )

@@ -6,6 +6,7 @@ the saddle-point equations, undamped. Its fixed points are the saddle points of
 :mod:`fermibose.theory`; the trajectory says how AMP gets there.
 """
 
+from fermibose.cavity.checks import number, whole
 from fermibose.cavity.estimate import History
 from fermibose.cavity.passing import LOOSEST
 from fermibose.errors import InputError
@@ -25,12 +26,15 @@ def state_evolution(
     has M = 0 and stays there for ever in this limit: on an instance M starts from a chance value of
     order 1/√N, which is the M to give here. ``training_loss`` stays empty.
     """
+    if not isinstance(problem, Problem):
+        raise InputError(f"state evolution needs a fermibose.theory.Problem, got {problem!r}")
     if problem.zero_temperature:
         raise InputError("state evolution needs a finite beta, as AMP does")
-    if not (Q > 0 and M * M <= Q):
+    if number("M", M) ** 2 > number("Q", Q, above=0):
         raise InputError(f"means have Q > 0 and M² <= Q, got M = {M!r} and Q = {Q!r}")
+    whole("sweeps", sweeps, least=0)
     saddle, history = SaddlePoint(problem), History()
-    chi = 1 / problem.weight_decay if V is None else problem.beta * V
+    chi = 1 / problem.weight_decay if V is None else problem.beta * number("V", V, above=0)
     state = Overlaps(M, Q, chi)
     for _ in range(sweeps):
         _, conjugate = saddle.evaluate(state)

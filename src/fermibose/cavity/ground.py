@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from fermibose.cavity.instance import Instance
+from fermibose.cavity.checks import number, whole
+from fermibose.cavity.instance import Instance, check_instance
 from fermibose.cavity.landscape import Landscape
-from fermibose.errors import InputError
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Predictions
 from fermibose.theory.threads import one_thread
@@ -56,12 +56,11 @@ def ground_state(
     which descent from a random start mostly gets wrong and cannot mend. AMP's means are another
     good start. tol: the largest component of the gradient that counts as none.
     """
-    if restarts < 1:
-        raise InputError(f"restarts must be at least 1, got {restarts!r}")
-    rng = instance.generator("restarts") if seed is None else np.random.default_rng(seed)
-    first = np.ones(instance.n) if start is None else np.asarray(start, dtype=float)
-    if first.shape != (instance.n,) or not np.isfinite(first).all():
-        raise InputError(f"start must be {instance.n} finite weights, got shape {first.shape}")
+    check_instance(instance)
+    whole("restarts", restarts, least=1)
+    number("tol", tol, above=0, below=1e-3)
+    rng = instance.generator("restarts", seed)
+    first = np.ones(instance.n) if start is None else instance.start(start, "weights")
     starts = [first, *rng.standard_normal((restarts - 1, instance.n))]
     landscape = Landscape(instance)
 

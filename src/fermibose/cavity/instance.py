@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fermibose.cavity.checks import free_memory, whole
 from fermibose.errors import InputError
 from fermibose.theory.problem import Array, Problem
 
@@ -76,9 +77,36 @@ class Instance:
         """The same data at another inverse temperature."""
         return replace(self, problem=replace(self.problem, beta=beta))
 
-    def generator(self, purpose: str) -> np.random.Generator:
-        """Random numbers for an algorithm, independent of the data's and of other purposes'."""
-        return np.random.default_rng([self.seed, *purpose.encode()])
+    def generator(self, purpose: str, seed: int | None = None) -> np.random.Generator:
+        """Random numbers for an algorithm, independent of the data's and of other purposes'.
+
+        seed: replaces all that, for another run on the same data.
+        """
+        if seed is None:
+            return np.random.default_rng([self.seed, *purpose.encode()])
+        return np.random.default_rng(whole("seed", seed, least=0))
+
+    def start(self, given: Any, what: str) -> Array:
+        """A copy of the N numbers an algorithm was told to begin from; ``what`` they are."""
+        try:
+            start = np.array(given, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"start must be {self.n} finite {what}, got {given!r}") from None
+        if start.shape != (self.n,) or not np.isfinite(start).all():
+            raise InputError(
+                f"start must be {self.n} finite {what}, one for each weight, got shape "
+                f"{start.shape}"
+            )
+        return start
+
+    def __post_init__(self) -> None:
+        whole("seed", self.seed, least=0)
+
+
+def check_instance(instance: Any) -> None:
+    """Refuse what is not an instance."""
+    if not isinstance(instance, Instance):
+        raise InputError(f"this needs an Instance, as of sample_instance(), got {instance!r}")
 
 
 def sample_instance(
@@ -97,8 +125,7 @@ def sample_instance(
     if not isinstance(problem, Problem):
         raise InputError(f"sample_instance needs a fermibose.theory.Problem, got {problem!r}")
     for name, value, least in (("n", n, 1), ("test_pairs", test_pairs, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"{name} must be an integer >= {least}, got {value!r}")
+        whole(name, value, least=least)
     if counts not in get_args(Counts):
         raise InputError(f'counts must be "random" or "exact", got {counts!r}')
     pairs = round(problem.alpha * n)
@@ -106,6 +133,13 @@ def sample_instance(
         raise InputError(
             f"alpha = {problem.alpha:g} leaves no training pair at n = {n}: use n >= "
             f"{math.ceil(0.5 / problem.alpha) + 1}"
+        )
+    need, free = 16.0 * n * (pairs + test_pairs), free_memory()
+    if need > free:
+        raise InputError(
+            f"{pairs} training and {test_pairs} test pairs of N = {n} inputs take "
+            f"{need / 1e9:.2f} GB, more than the {free / 1e9:.2f} GB that are free: use a smaller "
+            "n or alpha"
         )
     rng = np.random.default_rng(seed)
     train = _sample_pairs(problem, n, pairs, counts, rng)

@@ -21,6 +21,7 @@ class Landscape:
 
     def __init__(self, instance: Instance) -> None:
         self.problem, train = instance.problem, instance.train
+        self.pairs = len(train)
         if self.problem.hinge is not None:
             raise InputError("a hinge of your own has no known slope: use the softness instead")
         self._patterns = train.x.reshape(-1, instance.n)
@@ -40,7 +41,7 @@ class Landscape:
     def pair_energy(self, w: Array) -> Array:
         """Mean energy of a training pair, (k,)."""
         energy = self.energy_and_gradient(w)[0] - self.problem.weight_decay / 2 * (w**2).sum(0)
-        return np.asarray(energy / self._same.size)
+        return np.asarray(energy / self.pairs)
 
 
 def _with_slope(problem: Problem) -> Callable[[Array], tuple[Array, Array]]:

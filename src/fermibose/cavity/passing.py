@@ -6,9 +6,11 @@ from typing import Protocol
 import numpy as np
 
 from fermibose.cavity.channel import DivergenceError
+from fermibose.cavity.checks import number, whole
 from fermibose.cavity.estimate import Estimate, History
-from fermibose.cavity.instance import Instance
+from fermibose.cavity.instance import Instance, check_instance
 from fermibose.errors import InputError
+from fermibose.progress import progress_bar
 from fermibose.theory.problem import Array, Problem
 
 LOOSEST = 2.0  # a variance may exceed that of the prior by this factor (A_i can be negative)
@@ -42,58 +44,63 @@ def variances(problem: Problem, A: Array) -> Array:
     return v
 
 
-def start_means(instance: Instance, start: Array | None, seed: int | None) -> Array:
-    """The means to begin with: the given ones, or m ~ N(0, 1)."""
+def start_means(instance: Instance, start: Array | None, seed: int | None, *, least: int) -> Array:
+    """The means to begin with: the given ones, or m ~ N(0, 1); ``least``: weights it takes."""
+    check_instance(instance)
     if instance.problem.zero_temperature:
         raise InputError(
             "message passing needs a finite beta (say 50); ground_state() minimises the energy"
         )
-    if start is None:
-        rng = instance.generator("start") if seed is None else np.random.default_rng(seed)
-        return rng.standard_normal(instance.n)
-    start = np.array(start, dtype=float)
-    if start.shape != (instance.n,) or not np.isfinite(start).all():
+    if instance.n < least:
         raise InputError(
-            f"start must be {instance.n} finite means, one for each weight, got shape {start.shape}"
+            f"n = {instance.n} weights cannot move the two fields of a pair independently: this "
+            f"algorithm needs n >= {least}"
         )
-    return start
+    rng = instance.generator("start", seed)
+    return rng.standard_normal(instance.n) if start is None else instance.start(start, "means")
 
 
 def pass_messages(
-    instance: Instance, messages: Messages, damping: float, tol: float, max_iterations: int
+    instance: Instance,
+    messages: Messages,
+    damping: float,
+    tol: float,
+    max_iterations: int,
+    show: bool | None,
 ) -> Estimate:
     """Sweep until the undamped change is at most tol."""
-    if not 0 <= damping < 1:
+    if not 0 <= number("damping", damping) < 1:
         raise InputError(
             f"damping is the part of the old state kept: 0 <= damping < 1, got {damping!r}"
         )
-    if not tol > 0:
-        raise InputError(f"tol must be > 0, got {tol!r}")
-    if max_iterations < 1:
-        raise InputError(f"max_iterations must be at least 1, got {max_iterations!r}")
+    number("tol", tol, above=0, below=1)  # the means are of order 1
+    whole("max_iterations", max_iterations, least=1)
     history = History()
     converged = diverged = False
     last: Marginals | None = None
-    for _ in range(max_iterations):
-        try:
-            last = messages.propose()
-        except DivergenceError:
-            if last is None:
-                raise InputError(
-                    "the start is too far out to begin from: use means of order 1"
-                ) from None
-            diverged = True
-            break
-        Q = float((last.mean**2).mean())
-        history.M.append(float(last.mean.mean()))
-        history.Q.append(Q)
-        history.q.append(Q + float(last.variance.mean()))
-        history.training_loss.append(last.training_loss)
-        history.residual.append(last.change)
-        if last.change <= tol:
-            converged = True
-            break
-        messages.accept(damping)
+    with progress_bar("message passing", max_iterations, show=show) as advance:
+        for _ in range(max_iterations):
+            try:
+                last = messages.propose()
+            except DivergenceError:
+                if last is None:
+                    raise InputError(
+                        "no sweep can be taken: the start is too far out (use means of order 1), "
+                        "or the two patterns of a pair are parallel (use others)"
+                    ) from None
+                diverged = True
+                break
+            Q = float((last.mean**2).mean())
+            history.M.append(float(last.mean.mean()))
+            history.Q.append(Q)
+            history.q.append(Q + float(last.variance.mean()))
+            history.training_loss.append(last.training_loss)
+            history.residual.append(last.change)
+            if last.change <= tol:
+                converged = True
+                break
+            messages.accept(damping)
+            advance(status=f"residual {last.change:.1e}")
     assert last is not None
     return Estimate(
         instance=instance,

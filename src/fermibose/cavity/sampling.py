@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.cavity.instance import Instance
+from fermibose.cavity.checks import number, whole
+from fermibose.cavity.instance import Instance, check_instance
 from fermibose.cavity.landscape import Landscape
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
@@ -45,7 +46,7 @@ class Sampling(Predictions):
     agreement: dict[str, float]  # R̂ of M and q: near 1 where the chains sampled the same
     acceptance: float  # of trajectories at the coldest copies
     exchange: float  # least accepted part of exchanges between neighbours; 1 without tempering
-    converged: bool  # the chains agree
+    converged: bool  # the chains agree, and copies moved and were exchanged
     iterations: int  # trajectories kept
     history: Walk
 
@@ -87,20 +88,20 @@ def hmc(
     hottest: lowest β of the ladder; None is plain HMC. start: weights (N,) to begin every chain
     with; by default each chain starts from its own w ~ N(0, 1).
     """
+    check_instance(instance)
     problem = instance.problem
     if problem.zero_temperature:
         raise InputError("sampling needs a finite beta; ground_state() minimises the energy")
-    if chains < 1 or trajectories < 20 or warm_up < 1:
-        raise InputError("hmc needs chains >= 1, trajectories >= 20 and warm_up >= 1")
-    rng = instance.generator("walk") if seed is None else np.random.default_rng(seed)
+    whole("chains", chains, least=1)
+    whole("trajectories", trajectories, least=20)
+    whole("warm_up", warm_up, least=1)
+    rng = instance.generator("walk", seed)
     betas = ladder(problem.beta, hottest, instance.n)
-    shape = (instance.n, chains * betas.size)
     if start is None:
         w = np.repeat(rng.standard_normal((instance.n, chains)), betas.size, axis=1)
     else:
-        w = np.repeat(np.asarray(start, dtype=float)[:, None], shape[1], axis=1)
-        if w.shape != shape or not np.isfinite(w).all():
-            raise InputError(f"start must be {instance.n} finite weights")
+        first = instance.start(start, "weights")
+        w = np.repeat(first[:, None], chains * betas.size, axis=1)
     copies = _Copies(Landscape(instance), w, np.tile(betas, chains), rng)
     cold = np.arange(chains) * betas.size + betas.size - 1
     records: list[tuple[Array, ...]] = []
@@ -122,10 +123,8 @@ def ladder(beta: float, hottest: float | None, n: int) -> Array:
 
     The energy of n weights fluctuates by about √(0.6 n)/β.
     """
-    if hottest is None or hottest >= beta:
+    if hottest is None or number("hottest (an inverse temperature)", hottest, above=0) >= beta:
         return np.array([beta])
-    if not hottest > 0:
-        raise InputError(f"hottest is an inverse temperature and must be > 0, got {hottest!r}")
     steps = math.ceil(math.log(beta / hottest) * math.sqrt(0.6 * n) / 1.6)
     return np.asarray(np.geomspace(hottest, beta, steps + 1))
 
@@ -190,8 +189,7 @@ def _record(copies: _Copies, cold: Indices) -> tuple[Array, ...]:
     n = w.shape[0]
     M, q = w.mean(0), (w**2).mean(0)
     problem = copies.landscape.problem
-    pairs = problem.alpha * n
-    energy = (copies.E[cold] - problem.weight_decay / 2 * n * q) / round(pairs)
+    energy = (copies.E[cold] - problem.weight_decay / 2 * n * q) / copies.landscape.pairs
     aligned = w * np.sign(M)
     chains = w.shape[1]
     total = (aligned.sum(1) ** 2).mean() - (aligned**2).mean(0).sum()
@@ -202,16 +200,17 @@ def _record(copies: _Copies, cold: Indices) -> tuple[Array, ...]:
 def _summary(instance: Instance, walk: Walk, copies: _Copies, cold: Indices) -> Sampling:
     tried = copies.tries > 0
     agreement = {"M": _spread_ratio(walk.M), "q": _spread_ratio(walk.q)}
+    acceptance = float(copies.accepted[cold].mean() / copies.moves)
+    exchange = float((copies.exchanges[tried] / copies.tries[tried]).min()) if tried.any() else 1.0
     return Sampling(
         instance=instance,
         training_loss=float(walk.energy.mean()),
         errors={name: _error(getattr(walk, name)) for name in ("M", "q", "Q")},
         agreement=agreement,
-        acceptance=float(copies.accepted[cold].mean() / copies.moves),
-        exchange=float((copies.exchanges[tried] / copies.tries[tried]).min())
-        if tried.any()
-        else 1.0,
-        converged=max(agreement.values()) < _AGREE,
+        acceptance=acceptance,
+        exchange=exchange,
+        # One by one: a maximum would pass over a NaN.
+        converged=all(r < _AGREE for r in agreement.values()) and min(acceptance, exchange) > 0,
         iterations=len(walk.M),
         history=walk,
     )

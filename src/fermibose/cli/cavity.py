@@ -38,7 +38,7 @@ def cavity(
     rho: Annotated[float, typer.Option(help="Fraction of boson pairs, ρ.")] = 0.5,
     softness: Annotated[float, typer.Option(help="Softness a of the hinge.")] = 0.01,
     damping: Annotated[float, typer.Option(help="Part of the old messages kept.")] = 0.5,
-    max_iterations: Annotated[int, typer.Option(help="Sweeps at most (amp, bp).")] = 300,
+    max_iterations: Annotated[int, typer.Option(help="Sweeps at most (amp, bp).")] = 1000,
     exact: Annotated[bool, typer.Option("--exact", help="Exactly ρP boson pairs.")] = False,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("cavity"),
@@ -57,6 +57,14 @@ def cavity(
     instance = sample_instance(problem, n, seed=seed, counts="exact" if exact else "random")
     if method == "ground":
         instance = instance.at(math.inf)
+    if method in ("amp", "bp"):
+        _make(output)
+    console = Console(highlight=False)
+    try:
+        theory = solve(instance.problem)
+    except ConvergenceError as error:
+        console.print(f"[yellow]no theory here:[/] {error}", soft_wrap=True)
+        theory = None
     found: Any
     if method == "hmc":
         found = hmc(instance, show=None)
@@ -64,13 +72,7 @@ def cavity(
         found = ground_state(instance)
     else:
         run = amp if method == "amp" else belief_propagation
-        found = run(instance, damping=damping, max_iterations=max_iterations)
-    console = Console(highlight=False)
-    try:
-        theory = solve(instance.problem)
-    except ConvergenceError as error:
-        console.print(f"[yellow]no theory here:[/] {error}", soft_wrap=True)
-        theory = None
+        found = run(instance, damping=damping, max_iterations=max_iterations, show=None)
     _print(console, found, theory, title=f"{method}, N = {n}, P = {len(instance.train)}")
     console.print(_verdict(method, found), soft_wrap=True)
     if method in ("amp", "bp"):
@@ -79,6 +81,16 @@ def cavity(
         path = output / f"{method}_n{n}_seed{seed}.png"
         draw_trajectory(path, found, theory, damped=damping > 0 or method == "bp")
         console.print(f"wrote {path}", soft_wrap=True)
+
+
+def _make(folder: Path) -> None:
+    """Make the folder before anything is computed for it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the figure cannot go to {folder} ({error.strerror}): name a folder with --output"
+        ) from None
 
 
 def _print(console: Console, found: Any, theory: "Solution | None", *, title: str) -> None:
@@ -103,7 +115,11 @@ def _verdict(method: str, found: Any) -> str:
             f"(median {reached[len(reached) // 2]:.6f})"
         )
     errors = ", ".join(f"{name} ± {error:.4f}" for name, error in found.errors.items())
-    agree = "the chains agree" if found.converged else "did not converge: the chains disagree"
+    agree = (
+        "the chains agree"
+        if found.converged
+        else "did not converge: the chains disagree, or nothing was accepted or exchanged"
+    )
     return (
         f"{agree}; standard errors {errors}; acceptance {found.acceptance:.2f}, "
         f"least exchange {found.exchange:.2f}"

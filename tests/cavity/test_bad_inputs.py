@@ -1,0 +1,121 @@
+"""What cannot be used is refused with a sentence, before anything is computed."""
+
+import builtins
+import math
+import os
+
+import numpy as np
+import pytest
+
+from fermibose.cavity import (
+    Instance,
+    amp,
+    belief_propagation,
+    checks,
+    ground_state,
+    hmc,
+    sample_instance,
+    state_evolution,
+)
+from fermibose.errors import InputError
+from fermibose.theory import Problem
+
+MESSAGES = (amp, belief_propagation)
+ALL = (*MESSAGES, hmc, ground_state)
+REFUSED = [
+    *((f, "seed", bad, "seed must be an integer >= 0") for f in ALL for bad in (-1, "a", 1.5)),
+    *(
+        (f, "start", bad, "start must be 10 finite")
+        for f in ALL
+        for bad in (1.0, "ones", [1.0, [2.0, 3.0]], [math.inf] * 10)
+    ),
+    *((f, "max_iterations", bad, "an integer >= 1") for f in MESSAGES for bad in (2.5, "2", True)),
+    *((f, "damping", bad, "damping") for f in MESSAGES for bad in ("x", math.nan, -0.1)),
+    *((f, "tol", bad, "tol must be") for f in MESSAGES for bad in (math.inf, math.nan, -1, "x", 1)),
+    *((ground_state, "tol", bad, "tol must be") for bad in (1e9, math.nan, -1.0, "x")),
+    *((ground_state, "restarts", bad, "an integer >= 1") for bad in (2.5, "2")),
+    *((belief_propagation, "max_memory", bad, "max_memory") for bad in (math.nan, "1GB", -1)),
+    *((hmc, "hottest", bad, "hottest") for bad in ("5", math.nan, 0.0)),
+    (hmc, "chains", 1.5, "chains must be an integer >= 1"),
+    (hmc, "trajectories", 20.5, "trajectories must be an integer >= 20"),
+    (hmc, "warm_up", "9", "warm_up must be an integer >= 1"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "name", "bad", "says"), REFUSED)
+def test_bad_arguments_are_named(algorithm, name, bad, says):
+    instance = sample_instance(Problem(alpha=0.5), 10, seed=0)
+    with pytest.raises(InputError, match=says):
+        algorithm(instance, **{name: bad})
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_an_instance_is_needed(algorithm):
+    with pytest.raises(InputError, match=r"sample_instance\(\), got None"):
+        algorithm(None)
+
+
+def test_an_instance_has_a_seed():
+    pairs = sample_instance(Problem(), 4, seed=0).train
+    with pytest.raises(InputError, match="seed must be"):
+        Instance(Problem(), pairs, pairs, -1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"V": 0.0}, "V must be > 0"),
+        ({"V": -1.0}, "V must be > 0"),
+        ({"V": math.nan}, "V must be a finite number"),
+        ({"Q": math.inf}, "Q must be a finite number"),
+        ({"Q": 0.0}, "Q must be > 0"),
+        ({"M": math.nan}, "M must be a finite number"),
+        ({"sweeps": -3}, "sweeps must be an integer >= 0"),
+        ({"sweeps": 2.5}, "sweeps must be an integer >= 0"),
+        ({"problem": None}, "needs a fermibose.theory.Problem"),
+    ],
+)
+def test_state_evolution_needs_numbers(arguments, says):
+    arguments = {"problem": Problem(), "M": 0.1, "Q": 0.5, "sweeps": 2} | arguments
+    with pytest.raises(InputError, match=says):
+        state_evolution(**arguments)
+
+
+@pytest.mark.parametrize(("algorithm", "least"), [(amp, 2), (belief_propagation, 3)])
+def test_too_few_weights_are_the_reason_given(algorithm, least):
+    problem = Problem(alpha=1.0, beta=5.0)
+    for n in range(1, least):
+        with pytest.raises(InputError, match=f"n = {n} weights .* needs n >= {least}"):
+            algorithm(sample_instance(problem, n, seed=0))
+    algorithm(sample_instance(problem, least, seed=0), max_iterations=1)
+
+
+@pytest.mark.parametrize(
+    "sharp_or_loose", [{"delta": 1e-5}, {"alpha": 5.0, "weight_decay": 1e-6}], ids=str
+)
+def test_lattices_that_cannot_be_handled_are_refused_at_once(sharp_or_loose):
+    instance = sample_instance(Problem(**sharp_or_loose), 10, seed=0)
+    with pytest.raises(InputError, match=r"lattice of .* nodes.*larger delta .* or weight_decay"):
+        amp(instance)
+
+
+def test_an_instance_that_does_not_fit_is_refused_before_it_is_made():
+    with pytest.raises(InputError, match=r"1500000 training .* take 72024\.00 GB, more than the"):
+        sample_instance(Problem(alpha=0.5), 3_000_000)
+
+
+def test_free_memory_where_the_system_tells_less(monkeypatch):
+    """MemAvailable; else all the memory there is; else no limit."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < checks.free_memory() <= total
+
+    def missing(*_args, **_kwargs):
+        raise OSError
+
+    with monkeypatch.context() as m:
+        m.setattr(builtins, "open", missing)
+        assert checks.free_memory() == total
+        m.delattr(os, "sysconf")
+        assert checks.free_memory() == math.inf
+        instance = sample_instance(Problem(alpha=0.5, beta=5.0), 10, seed=0)
+        assert np.isfinite(belief_propagation(instance, max_iterations=1).q)
