@@ -27,7 +27,7 @@ _CHUNK = 60_000  # nodes handled at a time: they stay in the cache
 _STRIDES = np.array([4, 2])  # nodes of r and t skipped when the window is looked for
 _HARDEST = 1e-3  # softness of the hinge below which steps stop shrinking (and errors grow)
 _FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges
-_MOST = 20_000_000  # nodes of a table: 0.3 GB, and seconds for every sweep
+_MOST = 4_000_000  # nodes of a table: beyond, every sweep takes a second or more
 _TURN = np.array([[1.0, -1.0], [1.0, 1.0]]) / SQRT2  # (z₁, z₂) → (r, t); its own inverse but for ᵀ
 
 Integers = NDArray[np.int64]
@@ -130,10 +130,11 @@ class PairChannel:
         nodes = float(np.prod(2 * reach / steps))
         if nodes > _MOST:
             raise InputError(
-                f"the integrals of a pair need a lattice of {nodes:.1g} nodes, more than the "
+                f"the integrals of a pair need a lattice of {nodes:.2g} nodes, more than the "
                 f"{_MOST:.0e} that can be handled: fields reach {reach.max():.2g} in steps of "
-                f"{steps.min():.1g}; use a larger delta (fields too sharp) or weight_decay (fields "
-                "too loose), or hmc() or ground_state(), which take no integrals"
+                f"{steps.min():.1g}; use a larger delta (fields too sharp), weight_decay (too "
+                "loose) or n (patterns of a pair nearly parallel), or hmc() or ground_state(), "
+                "which take no integrals"
             )
         axes = [Axis.uniform(h, x, folded=False) for h, x in zip(steps, reach, strict=True)]
         last = np.array([a.nodes.size // 2 for a in axes])
