@@ -102,8 +102,8 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
         attacked=(0.2, 0.455, 0.8),
         seeds=2,
         instances=(
-            ("amp", 200, "alpha", (0.5, 1.0, 2.5, 5.0), 3),
-            ("amp", 200, "delta", (0.2, 0.5, 0.8, 1.2), 3),
+            ("amp", 200, "alpha", (0.5, 1.0, 2.5), 2),
+            ("amp", 200, "delta", (0.2, 0.5, 0.8), 2),
             ("bp", 50, "alpha", (0.5,), 2),
             ("hmc", 200, "alpha", (0.5,), 2),
         ),
