@@ -24,49 +24,54 @@ from fermibose.theory.problem import Array
 from fermibose.theory.threads import one_thread
 
 _BLOCK = 20_000  # messages integrated at a time
-_PER_MESSAGE = 8 * 8  # bytes: two inputs, m, v, A, B and the next m, v
+_MEMORY = 6  # earlier sweeps that acceleration remembers
+# Bytes: the inputs, A, B, m, v before and after, their step; of each sweep remembered a move and an
+# effect, each thrice while the next step is looked for
+_PER_MESSAGE = 8 * (2 + 2 + 2 * 3 + 2 * 6 * _MEMORY)
 _PER_INTEGRAL = 600  # bytes at work for each message of a block
+_LATTICE = 8e6  # bytes of the table of energies and of a chunk of nodes
 
 
 Indices = NDArray[np.intp]
 
 
 class _Bp:
-    """The messages between two sweeps."""
+    """The messages m and v from every weight to every pair, in one vector."""
+
+    memory = _MEMORY
 
     def __init__(self, instance: Instance, m: Array) -> None:
         problem = instance.problem
         self.problem, self.train = problem, instance.train
         self.channel = PairChannel(problem)
-        self.m = np.tile(m, (len(instance.train), 1))
-        self.v = np.full_like(self.m, 1 / (problem.beta * problem.weight_decay))
+        self.shape = (2, len(instance.train), instance.n)
+        prior = np.full_like(m, 1 / (problem.beta * problem.weight_decay))
+        self.start = np.concatenate([np.tile(m, self.shape[1]), np.tile(prior, self.shape[1])])
 
-    def propose(self) -> Marginals:
+    def sweep(self, x: Array) -> tuple[Array, Marginals]:
         """One undamped sweep."""
-        A, B = np.empty_like(self.m), np.empty_like(self.m)
-        pairs, n = self.m.shape
+        old_m, old_v = x.reshape(self.shape)
+        A, B = np.empty_like(old_m), np.empty_like(old_m)
+        pairs, n = old_m.shape
         energy = at = 0.0
         for block in np.array_split(np.arange(pairs), max(1, round(pairs * n / _BLOCK))):
-            A[block], B[block], e, a = self._to_weights(block)
+            A[block], B[block], e, a = self._to_weights(block, old_m[block], old_v[block])
             energy, at = energy + e / pairs, at + a / n
         whole_A, whole_B = A.sum(0), B.sum(0)
         mean = variances(self.problem, whole_A) * whole_B
         v = variances(self.problem, whole_A - A)
-        m = v * (whole_B - B)
-        change = max(float(np.abs(m - self.m).max()), float(np.abs(v - self.v).max()))
-        self.new = (m, v)
-        return Marginals(mean, variances(self.problem, whole_A), change, energy, at)
+        new = np.concatenate([(v * (whole_B - B)).ravel(), v.ravel()])
+        change = float(np.abs(new - x).max())
+        return new, Marginals(mean, variances(self.problem, whole_A), change, energy, at)
 
-    def accept(self, damping: float) -> None:
-        """Go to the messages proposed, keeping a part of the old ones."""
-        m, v = self.new
-        self.m = damping * self.m + (1 - damping) * m
-        self.v = damping * self.v + (1 - damping) * v
+    def allowed(self, x: Array) -> bool:
+        """Whether all variances are positive."""
+        return bool(x.reshape(self.shape)[1].min() > 0)
 
-    def _to_weights(self, block: Indices) -> tuple[Array, Array, float, float]:
+    def _to_weights(self, block: Indices, m: Array, v: Array) -> tuple[Array, Array, float, float]:
         """A and B from some pairs to all weights; their energy and their part of AT."""
         x1, x2 = self.train.x[:, block]
-        m, v, same = self.m[block], self.v[block], self.train.same[block]
+        same = self.train.same[block]
         mean = np.stack([m * x1, m * x2], -1)
         spread = symmetric(v * x1**2, v * x1 * x2, v * x2**2)
         omega, V = mean.sum(1), spread.sum(1)
@@ -90,7 +95,7 @@ def belief_propagation(
     start: Array | None = None,
     damping: float = 0.5,
     tol: float = 1e-6,
-    max_iterations: int = 1000,
+    max_iterations: int = 500,
     seed: int | None = None,
     max_memory: float | None = None,
     show: bool | None = False,
@@ -110,7 +115,7 @@ def belief_propagation(
 def bp_memory(n: int, pairs: int) -> float:
     """Bytes that belief propagation needs beside the instance."""
     messages = float(n) * pairs
-    return _PER_MESSAGE * messages + _PER_INTEGRAL * min(messages, max(_BLOCK, n))
+    return _PER_MESSAGE * messages + _PER_INTEGRAL * min(messages, max(_BLOCK, n)) + _LATTICE
 
 
 def _check_memory(instance: Instance, max_memory: float | None) -> None:

@@ -83,7 +83,8 @@ class Estimate(Predictions):
         sweeps = f"{self.iterations} sweep" + "s" * (self.iterations != 1)
         stability = f"AT = {self.at_eigenvalue:.2f}"
         if self.converged:
-            return f"converged in {sweeps}; {stability}"
+            unstable = ": plain sweeps may leave this fixed point" * (self.at_eigenvalue > 1)
+            return f"converged in {sweeps}; {stability}{unstable}"
         if self.diverged:
             return f"did not converge: diverged after {sweeps}"
         return (

@@ -30,7 +30,7 @@ def measure_messages(
     seed: int,
     damping: float = 0.5,
     tol: float = 1e-6,
-    max_iterations: int = 1000,
+    max_iterations: int = 500,
     **parameters: Any,
 ) -> Row:
     """Message passing ("amp" or "bp") on one instance of Problem(\\*\\*parameters).

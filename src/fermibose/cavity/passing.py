@@ -1,4 +1,10 @@
-"""The loop that both message-passing algorithms share: sweep, compare, damp, record, stop."""
+"""The loop that both message-passing algorithms share: sweep, compare, mix, record, stop.
+
+Damped sweeps first, to come near; Anderson acceleration then, to stay. The heavy tail of V∂f makes
+the AT eigenvalue of an instance scatter widely: where replica symmetry is stable, that of one
+instance may still exceed 1, and plain sweeps, damped or not, leave its fixed point. The
+acceleration finds it; it changes no equation that a fixed point satisfies.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,8 +17,10 @@ from fermibose.cavity.estimate import Estimate, History
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
+from fermibose.theory.fixed_point import History as Steps
 from fermibose.theory.problem import Array, Problem
 
+NEAR = 50  # damped sweeps before acceleration begins
 LOOSEST = 2.0  # a variance may exceed that of the prior by this factor (A_i can be negative)
 
 
@@ -28,13 +36,16 @@ class Marginals:
 
 
 class Messages(Protocol):
-    """Messages of an algorithm between two sweeps."""
+    """One undamped sweep of an algorithm, on all its messages in one vector."""
 
-    def propose(self) -> Marginals:
-        """One undamped sweep, kept aside."""
+    start: Array
+    memory: int  # earlier sweeps that acceleration remembers
 
-    def accept(self, damping: float) -> None:
-        """Go to what was proposed, keeping a part of the old messages."""
+    def sweep(self, x: Array) -> tuple[Array, Marginals]:
+        """The next messages."""
+
+    def allowed(self, x: Array) -> bool:
+        """Whether the messages can be swept: variances are positive."""
 
 
 def variances(problem: Problem, A: Array) -> Array:
@@ -68,20 +79,24 @@ def pass_messages(
     max_iterations: int,
     show: bool | None,
 ) -> Estimate:
-    """Sweep until the undamped change is at most tol."""
+    """Sweep until the undamped change is at most tol.
+
+    Without damping every sweep is plain; else acceleration proposes them after the first NEAR.
+    """
     if not 0 <= number("damping", damping) < 1:
         raise InputError(
             f"damping is the part of the old state kept: 0 <= damping < 1, got {damping!r}"
         )
     number("tol", tol, above=0, below=1)  # the means are of order 1
     whole("max_iterations", max_iterations, least=1)
-    history = History()
+    history, steps = History(), Steps(messages.memory)
     converged = diverged = False
     last: Marginals | None = None
+    x = messages.start
     with progress_bar("message passing", max_iterations, show=show) as advance:
-        for _ in range(max_iterations):
+        for count in range(1, max_iterations + 1):
             try:
-                last = messages.propose()
+                new, last = messages.sweep(x)
             except DivergenceError:
                 if last is None:
                     raise InputError(
@@ -90,16 +105,13 @@ def pass_messages(
                     ) from None
                 diverged = True
                 break
-            Q = float((last.mean**2).mean())
-            history.M.append(float(last.mean.mean()))
-            history.Q.append(Q)
-            history.q.append(Q + float(last.variance.mean()))
-            history.training_loss.append(last.training_loss)
-            history.residual.append(last.change)
+            _record(history, last)
             if last.change <= tol:
                 converged = True
                 break
-            messages.accept(damping)
+            step = (1 - damping) * (new - x)
+            accelerate = damping > 0 and count > NEAR
+            x = _accelerated(steps, messages, x, step) if accelerate else x + step
             advance(status=f"residual {last.change:.1e}")
     assert last is not None
     return Estimate(
@@ -113,3 +125,22 @@ def pass_messages(
         history=history,
         diverged=diverged,
     )
+
+
+def _record(history: History, now: Marginals) -> None:
+    Q = float((now.mean**2).mean())
+    history.M.append(float(now.mean.mean()))
+    history.Q.append(Q)
+    history.q.append(Q + float(now.variance.mean()))
+    history.training_loss.append(now.training_loss)
+    history.residual.append(now.change)
+
+
+def _accelerated(steps: Steps, messages: Messages, x: Array, step: Array) -> Array:
+    """Where acceleration goes from x, or x + step if no sweep can be taken there."""
+    steps.add(x, step)
+    proposal = steps.propose()
+    if messages.allowed(proposal):
+        return proposal
+    steps.forget()
+    return x + step

@@ -38,7 +38,7 @@ def cavity(
     rho: Annotated[float, typer.Option(help="Fraction of boson pairs, ρ.")] = 0.5,
     softness: Annotated[float, typer.Option(help="Softness a of the hinge.")] = 0.01,
     damping: Annotated[float, typer.Option(help="Part of the old messages kept.")] = 0.5,
-    max_iterations: Annotated[int, typer.Option(help="Sweeps at most (amp, bp).")] = 1000,
+    max_iterations: Annotated[int, typer.Option(help="Sweeps at most (amp, bp).")] = 500,
     exact: Annotated[bool, typer.Option("--exact", help="Exactly ρP boson pairs.")] = False,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("cavity"),

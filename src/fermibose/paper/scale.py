@@ -119,21 +119,31 @@ def full(folder: str | os.PathLike[str] | None = None) -> Scale:
         dataset="mnist",
         folder=None if folder is None else os.fspath(folder),
         sweep=tuple(k / 200 for k in range(241)),
-        coarse=tuple(sorted({k / 20 for k in range(25)} | set(MARKED))),
+        coarse=tuple(sorted({k / 10 for k in range(13)} | {0.05, 0.15, 0.25} | set(MARKED))),
         attacked=(0.05, 0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8, 1.0, 1.2),
         seeds=5,
         theory_points=30,
-        instances=tuple(
-            (method, n, parameter, values, 5)
-            for method, n in (("amp", 200), ("amp", 1000), ("hmc", 200), ("bp", 200))
-            for parameter, values in (
-                ("alpha", (0.5, 1.0, 2.5, 3.5, 5.0)),
-                ("delta", (0.2, 0.5, 0.7, 1.0, 1.5)),
-            )
+        instances=(
+            *(
+                ("amp", n, parameter, values, 5)
+                for n in (200, 1000)
+                for parameter, values in (
+                    ("alpha", (0.5, 1.0, 2.5, 3.5, 5.0)),
+                    ("delta", (0.2, 0.5, 0.7, 1.0, 1.5)),
+                )
+            ),
+            *(
+                (method, 200, parameter, values, 5)
+                for method in ("bp", "hmc")
+                for parameter, values in (
+                    ("alpha", (0.5, 1.0, 2.5)),
+                    ("delta", (0.2, 0.5, 0.7)),
+                )
+            ),
         ),
         sizes=(250, 500, 1000, 2000, 4000),
         sized=20,
-        walks=(200, 400, 800),
+        walks=(200, 400),
         walked=10,
         beyond=(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.375, 0.4, 0.455, 0.5, 0.56, 0.8, 1.2),
         beyond_seeds=3,
