@@ -1,0 +1,80 @@
+"""What classifier and transformer share: checking, rescaling, training, representing."""
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fermibose.energy import PairEnergy
+from fermibose.machine.recipe import Recipe
+from fermibose.machine.training import Training, train
+
+Floats = npt.NDArray[np.float64]
+BATCH = 4096  # samples evaluated at once, to bound memory
+
+
+class FermiBoseEstimator(BaseEstimator):
+    """An estimator with the machine's hidden layers."""
+
+    def _train(self, x: Floats, y: npt.NDArray[np.int64], **settings: Any) -> Training:
+        """Train on checked inputs; the net that results takes raw inputs."""
+        threads = 1 if self.n_jobs is None else self.n_jobs
+        if threads < 0:
+            threads = max(torch.get_num_threads() + 1 + threads, 1)
+        scaling = _unit_range(x)
+        recipe = Recipe(
+            hidden=tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
+            energy=PairEnergy(
+                self.d_f, self.softness, self.boson_weight, self.fermion_weight, self.coupling
+            ),
+            activation=self.activation,
+            bias=(scaling is not None) if self.bias == "auto" else self.bias,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            activity=self.activity,
+            seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+            threads=threads,
+            **settings,
+        )
+        if scaling is not None:
+            x = (x - scaling[0]) * scaling[1]
+        training = train(x, y, recipe, show=None if self.verbose else False)
+        if training.interrupted:
+            warnings.warn(
+                "training was interrupted; the layers trained so far are kept",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if scaling is not None:
+            training.net.take_raw_inputs(*(torch.from_numpy(values) for values in scaling))
+        return training
+
+    def _evaluate(self, x: npt.ArrayLike, *, hidden: bool) -> Floats:
+        """In float64, so that a sample's result does not depend on the others in its batch."""
+        check_is_fitted(self)
+        inputs = validate_data(self, x, dtype=np.float64, reset=False)
+        net = copy.deepcopy(self.net_).double()
+        with torch.no_grad():
+            batches = torch.tensor(inputs).split(BATCH)
+            out = [net.represent(batch) if hidden else net(batch) for batch in batches]
+        return torch.cat(out).numpy()
+
+
+def _unit_range(x: Floats) -> tuple[Floats, Floats] | None:
+    """Offset and gain that map each feature to [0, 1]; None if all are there already."""
+    low, high = x.min(0), x.max(0)
+    if low.min() >= 0 and high.max() <= 1:
+        return None
+    span = high - low
+    span[span < 1e-300] = 1  # a constant feature carries no information: it becomes 0
+    return low, 1 / span
