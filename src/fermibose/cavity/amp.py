@@ -16,6 +16,7 @@ other means than those it corrects, and the iteration neither settles nor has th
 import numpy as np
 
 from fermibose.cavity.channel import PairChannel
+from fermibose.cavity.checks import check_memory
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, Pairs, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
@@ -109,4 +110,9 @@ def amp(
     Where it does not converge the estimate says so (``converged``, ``verdict``).
     """
     m = start_means(instance, start, seed, least=2)
+    check_memory(
+        f"AMP keeps the products of {len(instance.train)} pairs of N = {instance.n} inputs",
+        24.0 * instance.n * len(instance.train),
+        "use a smaller n or alpha",
+    )
     return pass_messages(instance, _Amp(instance, m), damping, tol, max_iterations, show)

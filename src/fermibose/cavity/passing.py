@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fermibose.cavity.channel import DivergenceError
+from fermibose.cavity.channel import DivergenceError, LatticeError
 from fermibose.cavity.checks import number, whole
 from fermibose.cavity.estimate import Estimate, History
 from fermibose.cavity.instance import Instance, check_instance
@@ -97,7 +97,9 @@ def pass_messages(
         for count in range(1, max_iterations + 1):
             try:
                 new, last = messages.sweep(x)
-            except DivergenceError:
+            except (DivergenceError, LatticeError) as error:
+                if last is None and isinstance(error, LatticeError):
+                    raise
                 if last is None:
                     raise InputError(
                         "no sweep can be taken: the start is too far out (use means of order 1), "

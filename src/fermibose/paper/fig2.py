@@ -117,7 +117,8 @@ def _against_theory(
         return
     theory = dict(zip(curve["values"].tolist(), curve["generalization_loss"], strict=True))
     good = [r for r in runs if r.result["converged"] and r.params[parameter] in theory]
-    note = f"{len(good)} of {len(runs)} instances converged"
+    settled = sum(r.result["converged"] for r in runs)
+    note = f"{settled} of {len(runs)} instances converged"
     claim = f"{name}: ε_g − theory along {SYMBOLS[parameter]}, means of instances, farthest"
     if not good:
         yield Verdict("fig2", claim, None, 0.0, TOLERANCE, note=note)
