@@ -101,8 +101,8 @@ def amp(
     start: means m_i, shape (N,); by default m ~ N(0, 1), drawn from ``seed`` (the instance's own if
     None), which says nothing about the clusters. Near m = 0 fermion pairs would sit on the ridge
     D = 0, where A turns negative. Converged is an undamped change of every m_i and v_i of at most
-    ``tol``. damping: the part of the old state that is kept, 0 <= damping < 1. Damped sweeps are
-    accelerated after the first 50 (:mod:`fermibose.cavity.passing`); damping 0 is plain AMP, which
+    ``tol``. damping: the part of the old state that is kept, 0 <= damping < 1. Damped sweeps take
+    turns with accelerated ones (:mod:`fermibose.cavity.passing`); damping 0 is plain AMP, which
     :func:`fermibose.cavity.evolution.state_evolution` describes sweep by sweep.
 
     show: a progress bar; None shows it on a terminal only.

@@ -24,7 +24,7 @@ PANELS = {"alpha": "(a)", "delta": "(b)"}
 TOLERANCE = 0.01  # of ε_g
 
 
-@measurement(version=2)
+@measurement(version=3)
 def measure_outputs(*, n: int, delta: float, seed: int = 0) -> dict[str, Any]:
     """Outputs of new inputs for the weights that AMP finds on one instance, α = 2.5."""
     return measure_representation(n=n, seed=seed, delta=delta)

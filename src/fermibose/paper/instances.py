@@ -26,7 +26,7 @@ WALKS = {"hmc": "tempered sampling", "plain": "plain sampling from w = 1"}
 HEAD = ("α", "β", "N", "converged", "M", "q", "Q", "ε_g")
 
 
-@measurement(version=2)
+@measurement(version=3)
 def measure_instance(
     *, method: str, n: int, alpha: float, delta: float = 0.5, beta: float = 50.0, seed: int = 0
 ) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def measure_instance(
             n=n, seed=seed, hottest=hot, aligned=method == "plain", trajectories=1500, warm_up=700,
             **point,
         )  # fmt: skip
-    sweeps = 80 if method == "bp" else 300  # of BP each costs as much as a hundred of AMP
+    sweeps = 80 if method == "bp" else 500  # of BP each costs as much as a hundred of AMP
     return measure_messages(method=method, n=n, seed=seed, max_iterations=sweeps, **point)
 
 
