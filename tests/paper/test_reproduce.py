@@ -163,6 +163,21 @@ def test_the_published_numbers_reproduce_themselves():
     assert bundled[off.claim].measured == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("dip", "single"), [(0.0, True), (1.0, False)])
+def test_a_second_maximum_is_seen_beside_a_net_that_did_not_learn(dip, single):
+    """At d_F = 0 seeds differ by tens of points, which must not excuse a valley elsewhere."""
+    heights = {0.0: 40, 0.1: 83, 0.2: 85, 0.3: 85 - dip, 0.4: 85, 0.6: 83, 0.8: 81, 1.2: 80}
+    rows = [
+        Row("", "", 1, {"coupling": "labelled", "d_f": d_f}, seed, "", {
+            "test_accuracy": (height + (seed - 0.5) * (60 if d_f == 0 else 0.2)) / 100
+        })
+        for seed in (0, 1)
+        for d_f, height in heights.items()
+    ]  # fmt: skip
+    found = {v.claim: v for v in fig4.verdicts(rows, scale.full("nowhere"))}
+    assert found["labelled: one maximum only, the second one rises at most"].reproduced is single
+
+
 def test_an_unfinished_curve_is_not_judged():
     full, rows = scale.full("nowhere"), published_rows()
     first = [r for r in rows if r.params.get("d_f", 0.0) < 0.04]  # what an early Ctrl-C leaves

@@ -71,7 +71,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         found += _mark_verdicts(averaged, mlp)
         found += _distance_verdicts(rows)
     if len(labelled) > 5:
-        marks, noise = _marks(labelled, mlp), typical_error(labelled)
+        marks, noise = _marks(labelled, mlp), _noise(labelled)
         best = int(labelled.mean.argmax())
         found.append(
             Verdict("fig4", "labelled: one maximum only, the second one rises at most",
@@ -108,7 +108,7 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
     whole = averaged.x[-1] >= PLATEAU and np.diff(averaged.x).max() < 0.25
     found = [
         Verdict("fig4", "averaged: depth of the valley V", ours.dip if whole else None, theirs.dip,
-                0.6, unit="points", error=typical_error(averaged))
+                0.6, unit="points", error=_noise(averaged))
     ]  # fmt: skip
     for name, place in theirs.positions().items():
         judged = whole and (np.isfinite(mlp) or name not in ("S1", "S2"))
@@ -146,7 +146,12 @@ def _mlp(rows: Sequence[Row]) -> tuple[float, float, float]:
 
 
 def _marks(found: Series, mlp: float) -> Marks:
-    return marked_points(found.x, found.mean, mlp, noise=typical_error(found) or TYPICAL_ERROR)
+    return marked_points(found.x, found.mean, mlp, noise=_noise(found) or TYPICAL_ERROR)
+
+
+def _noise(found: Series) -> float | None:
+    """Typical standard error, apart from the d_F next to 0, at which nets hardly learn."""
+    return typical_error(found.within(*COMPARED))
 
 
 def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:
