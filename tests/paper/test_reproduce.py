@@ -112,6 +112,17 @@ def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
         assert (len(words), words.count("not measured")) == (5, 1)
 
 
+def test_data_that_cannot_be_had_are_left_out_and_the_verdict_says_why(monkeypatch):
+    monkeypatch.setenv("FERMIBOSE_DATA", "no such folder")
+    beyond._obstacle.cache_clear()
+    asked = replace(TINY, variations={"dataset": ("fashion-mnist",)})
+    assert {job.params["dataset"] for job in beyond.plan(asked)} == {"mnist5k"}
+    verdict = beyond.verdicts([], asked)[-1]
+    assert verdict.reproduced is None
+    assert "left out: FERMIBOSE_DATA is no such folder, which is not a folder" in verdict.note
+    beyond._obstacle.cache_clear()
+
+
 def row(d_f, seed, **result):
     params = {"coupling": "averaged", "d_f": d_f}
     return Row("", "", 1, params, seed, "", result or None)
