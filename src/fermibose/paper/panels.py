@@ -61,7 +61,7 @@ def _draw_example(ax: Any, rows: Sequence[Row], attack: str, coupling: str) -> N
     run = min(runs, key=lambda row: abs(row.params["d_f"] - published.TRAJECTORY_D_F))
     image = np.frombuffer(bytes.fromhex(run.result[f"{attack}_example"]), np.uint8)
     side = int(image.size**0.5)
-    place = (0.42, 0.36) if attack == "fgsm" else (0.05, 0.06)
+    place = (0.46, 0.28) if attack == "fgsm" else (0.05, 0.06)
     title = f"ε = {THREATS[attack].epsilon:g}"
     inset_image(ax, image.reshape(side, side), place, title)
 
