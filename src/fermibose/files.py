@@ -22,6 +22,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield draft
         os.replace(draft, path)
+    except OSError as error:
+        if error.filename is not None and Path(error.filename) == draft:
+            error.filename, error.filename2 = str(path), None  # the reader knows no draft
+        raise
     finally:
         draft.unlink(missing_ok=True)
 

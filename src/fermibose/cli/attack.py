@@ -6,9 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.markup import escape
 from typer import Option
 
-from fermibose.cli.options import DataOption, FolderOption, SeedOption, console
+from fermibose.cli.options import (
+    FolderOption,
+    ModelDataOption,
+    SeedOption,
+    ThreadsOption,
+    check_folder,
+    console,
+    say,
+)
+from fermibose.cli.subject import load_subject
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
@@ -29,9 +39,12 @@ class AttackName(StrEnum):
 
 ModelArgument = Annotated[Path, typer.Argument(help="Folder written by `fbm train`.")]
 PerClass = Annotated[
-    int, Option(help="Attack the first so many test images of each class, if there are as many.")
+    int,
+    Option(
+        min=1,
+        help="Attack the first so many test images of each class, if there are as many.",
+    ),
 ]
-Threads = Annotated[int, Option(help="Threads; bits depend on their number.")]
 Epsilon = Annotated[float, Option("--eps", help="Strength, in units of the inputs.")]
 
 
@@ -49,13 +62,15 @@ def attack(
             "AutoAttack.",
         ),
     ] = None,
-    steps: Annotated[int, Option(help="Steps of PGD.")] = 40,
-    restarts: Annotated[int, Option(help="Random starts of PGD, for each of two losses.")] = 1,
-    data: DataOption = "mnist5k",
+    steps: Annotated[int, Option(min=1, help="Steps of PGD.")] = 40,
+    restarts: Annotated[
+        int, Option(min=1, help="Random starts of PGD, for each of two losses.")
+    ] = 1,
+    data: ModelDataOption = None,
     folder: FolderOption = None,
     per_class: PerClass = 100,
     seed: SeedOption = 0,
-    threads: Threads = 1,
+    threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for numbers and figures.")] = Path("fbm-attack"),
 ) -> None:
     """Attack a saved model on the test images of a data set.
@@ -67,6 +82,7 @@ def attack(
     from fermibose.machine.compute import compute_settings
 
     threat = ThreatModel(norm, eps)
+    check_folder(output)
     net, dataset = _load(model, data, folder, per_class)
     chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     results: list[AttackResult] = []
@@ -85,13 +101,13 @@ def attack(
             curve = _curve(net, dataset, threat, seed)
     except KeyboardInterrupt:
         _print_results(model, dataset, results)
-        console.print(f"interrupted; finished attacks are in {output}", soft_wrap=True)
+        say(f"interrupted; finished attacks are in {output}")
         raise typer.Exit(130) from None
     record["curve"] = curve.as_dict()
     write_json(output / "attack.json", record)
     _print_results(model, dataset, results)
     figures = _draw(net, dataset, curve, results, output)
-    console.print(f"written to {output}: attack.json, {', '.join(figures)}", soft_wrap=True)
+    say(f"written to {output}: attack.json, {', '.join(figures)}")
 
 
 def audit(
@@ -102,11 +118,11 @@ def audit(
     tolerance: Annotated[
         float, Option(help="Fraction of images by which two attacks may differ.")
     ] = 0.02,
-    data: DataOption = "mnist5k",
+    data: ModelDataOption = None,
     folder: FolderOption = None,
     per_class: PerClass = 100,
     seed: SeedOption = 0,
-    threads: Threads = 1,
+    threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for the evidence.")] = Path("fbm-audit"),
 ) -> None:
     """Attack a saved model with everything, and say whether the robust accuracy can be trusted.
@@ -121,42 +137,39 @@ def audit(
     from fermibose.machine.compute import compute_settings
 
     threat = ThreatModel(norm, eps)
+    check_folder(output)
     net, dataset = _load(model, data, folder, per_class)
     x, y = dataset.x_test, dataset.y_test
     with compute_settings(threads):
         found = run_audit(net, x, y, threat, probe=probe, tolerance=tolerance, seed=seed)
-    table = Table(title=f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
+    table = Table(title=_title(model, dataset))
     table.add_column("check")
     table.add_column("", justify="center")
     table.add_column("evidence", overflow="fold")
     for check in found.checks:
         mark = "[green]passed[/]" if check.passed else "[bold red]FAILED[/]"
-        table.add_row(check.name, mark, check.evidence)
+        table.add_row(check.name, mark, escape(check.evidence))
     console.print(table)
-    console.print(f"[bold]{found.verdict}[/]", soft_wrap=True)
+    console.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True)
     source = {"model": str(model), "data": {"name": dataset.name, "checksum": dataset.checksum}}
     write_json(output / "audit.json", source | found.as_dict())
     draw_audit(found, output / "audit.png")
-    console.print(f"written to {output}: audit.json, audit.png", soft_wrap=True)
+    say(f"written to {output}: audit.json, audit.png")
 
 
 def _load(
-    model: Path, data: str, folder: Path | None, per_class: int
+    model: Path, data: str | None, folder: Path | None, per_class: int
 ) -> "tuple[FermiBoseNet, Dataset]":
     """The net, and the data set with the first test images of each class."""
-    from dataclasses import replace
-
     import numpy as np
 
-    from fermibose import FermiBoseNet
-    from fermibose.data import load_dataset
-    from fermibose.data import per_class as first_of_each
-
-    net = FermiBoseNet.load(model)
-    dataset = load_dataset(data, folder=folder)
+    net, dataset = load_subject(model, data, folder)
     available = int(np.unique(dataset.y_test, return_counts=True)[1].min())
-    x, y = first_of_each(dataset.x_test, dataset.y_test, min(per_class, available))
-    return net, replace(dataset, x_test=x, y_test=y)
+    return net, dataset.first(test_per_class=min(per_class, available))
+
+
+def _title(model: Path, dataset: "Dataset") -> str:
+    return escape(f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
 
 
 def _attack_named(name: str, **options: Any) -> "Callable[..., AttackResult]":
@@ -180,10 +193,11 @@ def _curve(net: "FermiBoseNet", dataset: "Dataset", threat: "ThreatModel", seed:
     import numpy as np
 
     from fermibose.attacks import PAPER_STRENGTHS, accuracy_curve
+    from fermibose.attacks.threat import LARGEST
 
     strengths: Any = PAPER_STRENGTHS
     if threat.norm == "l2":
-        strengths = np.linspace(0, 2 * threat.epsilon or 1.0, 41)
+        strengths = np.linspace(0, min(2 * threat.epsilon, LARGEST) or 1.0, 41)
     return accuracy_curve(
         net, dataset.x_test, dataset.y_test, threat, epsilons=strengths, seed=seed
     )
@@ -195,8 +209,8 @@ def _print_results(model: Path, dataset: "Dataset", results: "list[AttackResult]
     if not results:
         return
     threat = results[0].threat
-    title = f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images"
-    table = Table(title=title, caption=f"clean accuracy {100 * results[0].clean_accuracy:.1f} %")
+    caption = f"clean accuracy {100 * results[0].clean_accuracy:.1f} %"
+    table = Table(title=_title(model, dataset), caption=caption)
     table.add_column("attack")
     for column in (f"accuracy (%) at {threat.norm} {threat.epsilon:g}", "± (%)", "time (s)"):
         table.add_column(column, justify="right")
@@ -210,7 +224,7 @@ def _print_results(model: Path, dataset: "Dataset", results: "list[AttackResult]
     console.print(table)
     for result in results:
         for flag in result.flags:
-            console.print(f"[bold yellow]{result.attack}:[/] {flag}", soft_wrap=True)
+            console.print(f"[bold yellow]{result.attack}:[/] {escape(flag)}", soft_wrap=True)
 
 
 def _draw(
@@ -223,10 +237,11 @@ def _draw(
     from fermibose.attacks import robustness_area
     from fermibose.attacks.figures import AXIS, draw_accuracy, draw_examples
 
-    title = f"{dataset.name}, {len(dataset.x_test)} test images"
-    name = f"{curve.attack}, area {robustness_area(curve):.1f}"
+    name = dataset.name.replace("$", r"\$")  # which begins a formula
+    title = f"{name}, {len(dataset.x_test)} test images"
+    line = f"{curve.attack}, area {robustness_area(curve):.1f}"
     draw_accuracy(
-        {title: {name: curve}},
+        {title: {line: curve}},
         output / "curve.png",
         axes_labels=[AXIS[curve.threat.norm]],
         points=results,
