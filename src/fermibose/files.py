@@ -24,7 +24,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.replace(draft, path)
     except OSError as error:
         if error.filename is not None and Path(error.filename) == draft:
-            error.filename, error.filename2 = str(path), None  # the reader knows no draft
+            raise OSError(error.errno, error.strerror, str(path)) from None  # nobody knows a draft
         raise
     finally:
         draft.unlink(missing_ok=True)

@@ -61,8 +61,9 @@ def check_folder(folder: Path) -> None:
 
     Nothing is left of the trial, so that a command refused for another reason leaves no folder.
     """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    missing: list[Path] = []
     try:
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass

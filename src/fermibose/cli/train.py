@@ -99,12 +99,12 @@ def train(
     from fermibose.machine.recipe import Recipe
     from fermibose.machine.training import train as train_machine
 
+    check_folder(output)
     checkpoint = output / "checkpoint.safetensors"
     if (output / "model.json").exists() and not force:
         raise InputError(
             f"{output} already holds a model; choose another --output, or --force to replace it"
         )
-    check_folder(output)
     counts = {"train_per_class": train_per_class, "test_per_class": test_per_class}
     dataset = load_dataset(data, folder=folder, **counts)
     recipe = Recipe(
