@@ -172,3 +172,14 @@ def test_help_is_quick_and_names_the_commands():
     for command in ("train", "evaluate", "attack", "audit", "demo"):
         assert command in done.stdout
     assert run("version").strip() == __version__
+
+
+def test_the_memory_of_a_training_is_that_of_its_largest_part(tmp_path, monkeypatch):
+    """Digits, 64-300-10: weights, and then what 1797 images excite in 300 units, in float32."""
+    need = 4 * (64 * 300 + 1797 * 300)
+    monkeypatch.setattr("fermibose.cavity.checks.free_memory", lambda: need - 1)
+    options = ["train", "--data", "digits", "--hidden", "300", "--output", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, options)
+    assert f"takes at least {need / 1e9:.3g} GB" in str(result.exception)
+    monkeypatch.setattr("fermibose.cavity.checks.free_memory", lambda: need)
+    run(*options, "--epochs", 1, "--readout-epochs", 1)

@@ -169,8 +169,9 @@ def _check_memory(recipe: "Recipe", dataset: "Dataset") -> None:
 
     widths = [dataset.x_train.shape[1], *recipe.hidden]
     weights = [inputs * units for inputs, units in pairwise(widths)]
-    # In float32: all weights, and of the layer that learns the gradient and Adam's two moments.
-    need, free = 4.0 * (sum(weights) + 3 * max(weights)), free_memory()
+    learning = 3 * max(weights)  # the gradient of a layer and Adam's two moments
+    reading = (len(dataset.x_train) + len(dataset.x_test)) * widths[-1]  # what the readout sees
+    need, free = 4.0 * (sum(weights) + max(learning, reading)), free_memory()  # in float32
     if need > free:
         raise InputError(
             f"--hidden {','.join(map(str, recipe.hidden))} takes at least {need / 1e9:.3g} GB, "
