@@ -23,7 +23,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield draft
         os.replace(draft, path)
     except OSError as error:
-        if error.filename is not None and Path(error.filename) == draft:
+        if str(error.filename) == str(draft):
             raise OSError(error.errno, error.strerror, str(path)) from None  # nobody knows a draft
         raise
     finally:

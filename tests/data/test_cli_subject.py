@@ -141,6 +141,16 @@ def test_a_model_that_does_not_say_is_judged_on_mnist5k(tmp_path):
     assert found["data"]["name"] == "mnist5k"
     text, _ = judged(tmp_path / "run", "--data", "mnist5k")
     assert "note:" not in text
+    net = FermiBoseNet.load(tmp_path / "run")
+    net.info = {"data": "letters of my own"}
+    net.save(tmp_path / "run")
+    text, _ = judged(tmp_path / "run")
+    assert "does not say what it was trained on" in text
+
+
+def test_a_folder_for_bundled_data_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"^a folder goes with"):
+        judged(model_of("mnist5k", tmp_path / "run"), "--folder", tmp_path)
 
 
 def test_images_of_another_size_are_refused_with_the_option(tmp_path):

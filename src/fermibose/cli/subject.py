@@ -40,7 +40,9 @@ def load_subject(
     from fermibose.data import load_dataset
 
     net = FermiBoseNet.load(model)
-    trained = net.info.get("data") or {}
+    trained = net.info.get("data")
+    if not isinstance(trained, dict) or "name" not in trained:  # free to hold anything
+        trained = {}
     if data is not None:
         dataset = load_dataset(data, folder=folder)
     elif trained:
@@ -84,6 +86,8 @@ def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
     try:
         return load_dataset(name, folder=folder)
     except FermiboseError as error:
+        if folder is not None:
+            raise
         raise InputError(
             f"{model} was trained on {name}, which cannot be loaded: {error} Name the folder of "
             "its IDX files with --folder, or other data with --data."
