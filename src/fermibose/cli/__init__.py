@@ -7,7 +7,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fermibose.cli.attack import attack, audit
+from fermibose.cli.attack import attack
+from fermibose.cli.audit import audit
 from fermibose.cli.cavity import cavity
 from fermibose.cli.demo import demo
 from fermibose.cli.evaluate import evaluate

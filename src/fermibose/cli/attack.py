@@ -1,4 +1,4 @@
-"""``fbm attack`` and ``fbm audit``."""
+"""``fbm attack``."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,7 +10,10 @@ from rich.markup import escape
 from typer import Option
 
 from fermibose.cli.options import (
+    AttackedOption,
+    EpsilonOption,
     FolderOption,
+    ModelArgument,
     ModelDataOption,
     SeedOption,
     ThreadsOption,
@@ -18,7 +21,7 @@ from fermibose.cli.options import (
     console,
     say,
 )
-from fermibose.cli.subject import load_subject
+from fermibose.cli.subject import load_attacked, title
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
@@ -37,23 +40,12 @@ class AttackName(StrEnum):
     auto = "auto"
 
 
-ModelArgument = Annotated[Path, typer.Argument(help="Folder written by `fbm train`.")]
-PerClass = Annotated[
-    int,
-    Option(
-        min=1,
-        help="Attack the first so many test images of each class, if there are as many.",
-    ),
-]
-Epsilon = Annotated[float, Option("--eps", help="Strength, in units of the inputs.")]
-
-
 def attack(
     model: ModelArgument,
     norm: Annotated[
         Literal["linf", "l2", "noise"], Option(help="What bounds the change of an image.")
     ] = "linf",
-    eps: Epsilon = 0.1,
+    eps: EpsilonOption = 0.1,
     attacks: Annotated[
         list[AttackName] | None,
         Option(
@@ -68,7 +60,7 @@ def attack(
     ] = 1,
     data: ModelDataOption = None,
     folder: FolderOption = None,
-    per_class: PerClass = 100,
+    per_class: AttackedOption = 100,
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for numbers and figures.")] = Path("fbm-attack"),
@@ -83,7 +75,7 @@ def attack(
 
     threat = ThreatModel(norm, eps)
     check_folder(output)
-    net, dataset = _load(model, data, folder, per_class)
+    net, dataset = load_attacked(model, data, folder, per_class)
     chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     results: list[AttackResult] = []
     record: dict[str, Any] = {
@@ -108,68 +100,6 @@ def attack(
     _print_results(model, dataset, results)
     figures = _draw(net, dataset, curve, results, output)
     say(f"written to {output}: attack.json, {', '.join(figures)}")
-
-
-def audit(
-    model: ModelArgument,
-    norm: Annotated[Literal["linf", "l2"], Option(help="What bounds the change.")] = "linf",
-    eps: Epsilon = 0.1,
-    probe: Annotated[int, Option(help="Images that the checks look at.")] = 200,
-    tolerance: Annotated[
-        float, Option(help="Fraction of images by which two attacks may differ.")
-    ] = 0.02,
-    data: ModelDataOption = None,
-    folder: FolderOption = None,
-    per_class: PerClass = 100,
-    seed: SeedOption = 0,
-    threads: ThreadsOption = 1,
-    output: Annotated[Path, Option(help="Folder for the evidence.")] = Path("fbm-audit"),
-) -> None:
-    """Attack a saved model with everything, and say whether the robust accuracy can be trusted.
-
-    Writes audit.json and audit.png into OUTPUT. Exits with 0 whatever the verdict.
-    """
-    from rich.table import Table
-
-    from fermibose.attacks import ThreatModel
-    from fermibose.attacks import audit as run_audit
-    from fermibose.attacks.figures import draw_audit
-    from fermibose.machine.compute import compute_settings
-
-    threat = ThreatModel(norm, eps)
-    check_folder(output)
-    net, dataset = _load(model, data, folder, per_class)
-    x, y = dataset.x_test, dataset.y_test
-    with compute_settings(threads):
-        found = run_audit(net, x, y, threat, probe=probe, tolerance=tolerance, seed=seed)
-    table = Table(title=_title(model, dataset))
-    table.add_column("check")
-    table.add_column("", justify="center")
-    table.add_column("evidence", overflow="fold")
-    for check in found.checks:
-        mark = "[green]passed[/]" if check.passed else "[bold red]FAILED[/]"
-        table.add_row(check.name, mark, escape(check.evidence))
-    console.print(table)
-    console.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True)
-    source = {"model": str(model), "data": {"name": dataset.name, "checksum": dataset.checksum}}
-    write_json(output / "audit.json", source | found.as_dict())
-    draw_audit(found, output / "audit.png")
-    say(f"written to {output}: audit.json, audit.png")
-
-
-def _load(
-    model: Path, data: str | None, folder: Path | None, per_class: int
-) -> "tuple[FermiBoseNet, Dataset]":
-    """The net, and the data set with the first test images of each class."""
-    import numpy as np
-
-    net, dataset = load_subject(model, data, folder)
-    available = int(np.unique(dataset.y_test, return_counts=True)[1].min())
-    return net, dataset.first(test_per_class=min(per_class, available))
-
-
-def _title(model: Path, dataset: "Dataset") -> str:
-    return escape(f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
 
 
 def _attack_named(name: str, **options: Any) -> "Callable[..., AttackResult]":
@@ -210,7 +140,7 @@ def _print_results(model: Path, dataset: "Dataset", results: "list[AttackResult]
         return
     threat = results[0].threat
     caption = f"clean accuracy {100 * results[0].clean_accuracy:.1f} %"
-    table = Table(title=_title(model, dataset), caption=caption)
+    table = Table(title=title(model, dataset), caption=caption)
     table.add_column("attack")
     for column in (f"accuracy (%) at {threat.norm} {threat.epsilon:g}", "± (%)", "time (s)"):
         table.add_column(column, justify="right")
@@ -238,10 +168,10 @@ def _draw(
     from fermibose.attacks.figures import AXIS, draw_accuracy, draw_examples
 
     name = dataset.name.replace("$", r"\$")  # which begins a formula
-    title = f"{name}, {len(dataset.x_test)} test images"
+    heading = f"{name}, {len(dataset.x_test)} test images"
     line = f"{curve.attack}, area {robustness_area(curve):.1f}"
     draw_accuracy(
-        {title: {line: curve}},
+        {heading: {line: curve}},
         output / "curve.png",
         axes_labels=[AXIS[curve.threat.norm]],
         points=results,

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 from typer import Option
 
 from fermibose.cli.options import (
     FolderOption,
+    ModelArgument,
     ModelDataOption,
     TestPerClassOption,
     check_file,
@@ -19,7 +19,7 @@ from fermibose.files import write_json
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Folder written by `fbm train`.")],
+    model: ModelArgument,
     data: ModelDataOption = None,
     folder: FolderOption = None,
     test_per_class: TestPerClassOption = None,

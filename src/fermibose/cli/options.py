@@ -6,13 +6,14 @@ from tempfile import TemporaryFile
 from typing import Annotated
 
 from rich.console import Console
-from typer import Option
+from typer import Argument, Option
 
 from fermibose.errors import InputError
 
 DATA = "Data"  # heading in the help
 _NAMES = "mnist5k (bundled), digits, mnist, fashion-mnist, or a folder of IDX files"
 
+ModelArgument = Annotated[Path, Argument(help="Folder written by `fbm train`.")]
 DataOption = Annotated[str, Option("--data", help=f"{_NAMES}.", rich_help_panel=DATA)]
 ModelDataOption = Annotated[
     str | None,
@@ -41,6 +42,11 @@ TestPerClassOption = Annotated[
     int | None,
     Option(min=1, help="Take the first so many test images of each class.", rich_help_panel=DATA),
 ]
+AttackedOption = Annotated[
+    int,
+    Option(min=1, help="Attack the first so many test images of each class, if there are as many."),
+]
+EpsilonOption = Annotated[float, Option("--eps", help="Strength, in units of the inputs.")]
 SeedOption = Annotated[
     int, Option(min=0, max=2**63 - 1, help="Determines every bit of the result.")
 ]

@@ -4,6 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+
 from fermibose.cli.options import say
 from fermibose.errors import FermiboseError, InputError
 
@@ -64,6 +66,22 @@ def load_subject(
         warning = "; images scored here may be among those it was trained on" if seen else ""
         say(f"note: {model} was trained on {difference}{warning}.")
     return net, dataset
+
+
+def load_attacked(
+    model: Path, data: str | None, folder: Path | None, per_class: int
+) -> "tuple[FermiBoseNet, Dataset]":
+    """As :func:`load_subject`, with the first test images of each class only."""
+    import numpy as np
+
+    net, dataset = load_subject(model, data, folder)
+    available = int(np.unique(dataset.y_test, return_counts=True)[1].min())
+    return net, dataset.first(test_per_class=min(per_class, available))
+
+
+def title(model: Path, dataset: "Dataset") -> str:
+    """What a table is about, safe from markup."""
+    return escape(f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
 
 
 def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
