@@ -3,6 +3,7 @@
 import builtins
 import math
 import os
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from fermibose.cavity import (
     sample_instance,
     state_evolution,
 )
+from fermibose.cavity.measure import measure_messages
 from fermibose.errors import InputError
 from fermibose.theory import Problem
 
@@ -100,7 +102,7 @@ def test_lattices_that_cannot_be_handled_are_refused_at_once(sharp_or_loose):
 
 
 def test_an_instance_that_does_not_fit_is_refused_before_it_is_made():
-    with pytest.raises(InputError, match=r"1500000 training .* take 72024\.00 GB, more than the"):
+    with pytest.raises(InputError, match=r"1500000 training .* in 72024\.00 GB, more than the"):
         sample_instance(Problem(alpha=0.5), 3_000_000)
 
 
@@ -119,3 +121,20 @@ def test_free_memory_where_the_system_tells_less(monkeypatch):
         assert checks.free_memory() == math.inf
         instance = sample_instance(Problem(alpha=0.5, beta=5.0), 10, seed=0)
         assert np.isfinite(belief_propagation(instance, max_iterations=1).q)
+
+
+def test_an_iteration_that_runs_away_is_a_result_that_says_so():
+    """Its fields outgrow the lattice; a job that measures it still gives its row."""
+    found = amp(sample_instance(Problem(), 24, seed=1), damping=0.0)
+    assert found.diverged
+    assert not found.converged
+    assert re.match(r"did not converge: diverged after \d+ sweeps", found.verdict)
+    row = measure_messages(method="amp", n=24, seed=1, damping=0.0)
+    assert (row["converged"], row["test_loss"], row["M"]) == (False, None, abs(found.M))
+
+
+def test_amp_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
+    instance = sample_instance(Problem(), 100, seed=0)
+    monkeypatch.setattr("fermibose.cavity.checks.free_memory", lambda: 24.0 * 100 * 250 - 1)
+    with pytest.raises(InputError, match=r"products of 250 pairs of N = 100 inputs in 0\.00 GB"):
+        amp(instance)

@@ -14,10 +14,9 @@ from fermibose.cavity import Instance, Pairs, amp, belief_propagation, sample_in
 from fermibose.cavity.amp import _Amp
 from fermibose.cavity.bp import _Bp, bp_memory
 from fermibose.cavity.evolution import state_evolution
-from fermibose.cavity.passing import _accelerated
+from fermibose.cavity.passing import Mixer
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solve
-from fermibose.theory.fixed_point import History as Steps
 
 NODES, WEIGHTS = roots_legendre(500)
 
@@ -189,7 +188,7 @@ def test_acceleration_finds_fixed_points_that_plain_sweeps_leave(seed, stays, mo
     instance = sample_instance(Problem(alpha=0.8), 150, seed=seed)
     found = amp(instance, tol=1e-8)
     assert found.converged
-    monkeypatch.setattr("fermibose.cavity.passing.NEAR", 10**6)
+    monkeypatch.setattr("fermibose.cavity.passing.TURN", 10**6)
     plain = amp(instance, max_iterations=150, tol=1e-8)
     assert plain.converged is stays
     if stays:
@@ -199,7 +198,7 @@ def test_acceleration_finds_fixed_points_that_plain_sweeps_leave(seed, stays, mo
 def test_belief_propagation_accelerates_to_the_same_fixed_point(monkeypatch):
     instance = sample_instance(Problem(alpha=0.5, beta=10.0), 30, seed=1)
     plain = belief_propagation(instance, start=np.ones(30), damping=0.3)
-    monkeypatch.setattr("fermibose.cavity.passing.NEAR", 4)
+    monkeypatch.setattr("fermibose.cavity.passing.TURN", 4)
     quick = belief_propagation(instance, start=np.ones(30), damping=0.3)
     assert quick.converged
     assert plain.converged
@@ -207,15 +206,35 @@ def test_belief_propagation_accelerates_to_the_same_fixed_point(monkeypatch):
     np.testing.assert_allclose(quick.mean, plain.mean, atol=1e-4)
 
 
-def test_a_step_to_negative_variances_is_not_taken():
+def test_a_step_to_negative_variances_is_not_taken(monkeypatch):
     """Acceleration extrapolates; where it leaves what can be swept the damped step is taken."""
+    monkeypatch.setattr("fermibose.cavity.passing.TURN", 0)
     messages = _Amp(sample_instance(Problem(), 5, seed=0), np.ones(5))
-    steps, x = Steps(4), messages.start
-    steps.add(x, -0.1 * np.ones_like(x))
-    x = x - 0.01
-    step = np.full_like(x, -0.099)  # the change shrinks slowly: extrapolation goes ten steps on
-    np.testing.assert_array_equal(_accelerated(steps, messages, x, step), x + step)
-    assert not steps.moves
+    mixer, x = Mixer(messages, 0.5), messages.start
+    mixer.after(x, x - 0.2, 1e-3)
+    # The change shrinks slowly: extrapolation goes ten steps on.
+    np.testing.assert_allclose(mixer.after(x - 0.01, x - 0.208, 1e-3), x - 0.109, atol=1e-12)
+    assert not mixer.steps.moves
+
+
+def test_sweeps_take_turns_until_they_are_close(monkeypatch):
+    monkeypatch.setattr("fermibose.cavity.passing.TURN", 3)
+    messages = _Amp(sample_instance(Problem(), 5, seed=0), np.ones(5))
+    fixed = messages.start + 0.01
+
+    def damped(changes):
+        """Which steps are damped, on a way that acceleration would end at once."""
+        mixer, x, found = Mixer(messages, 0.5), messages.start, []
+        for change in changes:
+            new = x + 0.1 * (fixed - x)
+            following = mixer.after(x, new, change)
+            found.append(np.allclose(following, x + 0.5 * (new - x), rtol=0, atol=1e-12))
+            x = following + 1e-3 * np.arange(x.size) ** 0.5
+        return "".join("-" if d else "a" for d in found)
+
+    # A turn of acceleration begins with a plain step: it knows nothing yet.
+    assert damped([1.0] * 12) == "----aa----aa"
+    assert damped([1.0] * 5 + [1e-3] * 7) == "----aaaaaaaa"
 
 
 def test_state_evolution_is_the_trajectory_of_amp():
@@ -314,7 +333,7 @@ def test_belief_propagation_states_its_memory_and_refuses_what_does_not_fit(monk
     need = bp_memory(40, 100)
     with pytest.raises(InputError, match=r"4000 messages in 0\.01 GB"):
         belief_propagation(instance, max_memory=0.99 * need)
-    monkeypatch.setattr("fermibose.cavity.passing.NEAR", 1)
+    monkeypatch.setattr("fermibose.cavity.passing.TURN", 1)
     tracemalloc.start()
     belief_propagation(instance, max_memory=1.01 * need, max_iterations=12)
     used = tracemalloc.get_traced_memory()[1]

@@ -60,7 +60,7 @@ def test_instances_are_held_against_the_curve_where_they_converged():
     (verdict,) = fig2.verdicts(rows, quick())
     assert verdict.measured == pytest.approx(statistics.mean(losses) - 0.2)
     assert verdict.error == pytest.approx(statistics.stdev(losses) / 3**0.5)
-    assert verdict.note == "5 of 7 instances converged; farthest at N = 9, α = 0.5"
+    assert verdict.note == "6 of 7 instances converged; farthest at N = 9, α = 0.5"
 
 
 def test_deviations_of_opposite_sign_do_not_cancel():
@@ -128,6 +128,13 @@ def test_sizes_are_judged_in_standard_errors_of_what_converged():
     z = statistics.mean(values) - theory.M
     z /= statistics.stdev(values) / 3**0.5
     assert found["M in standard errors from theory"].measured == pytest.approx(z)
+    # As rare as two standard errors of a Gaussian, 4.55 %, for the error of three instances.
+    drawn = np.random.default_rng(0).standard_normal((200_000, 3))
+    off = np.abs(drawn.mean(1)) / (drawn.std(1, ddof=1) / 3**0.5)
+    tolerance = found["M in standard errors from theory"].tolerance
+    assert (off > tolerance).mean() == pytest.approx(0.0455, abs=0.002)
+    few = {v.claim.split(": ")[1]: v for v in instances.verdicts(rows[:2], quick())}
+    assert few["M in standard errors from theory"].word == "not measured"
     line = instances.table(rows)[1]
     assert line[:4] == ("0.5", "50", "200", "3 of 4")
     assert line[4].startswith(f"{statistics.mean(values):.4f} ± ")
@@ -140,6 +147,8 @@ def test_sampling_is_compared_with_amp_on_the_same_instances():
     rows.append(instance_row(7, 99.0, method="hmc"))  # no AMP on this one
     rows.append(instance_row(0, 99.0, method="hmc", beta=20.0))  # another point
     rows.append(instance_row(1, 99.0, method="plain", converged=False))
+    larger = {"n": 400}  # a single instance judges nothing
+    rows += [instance_row(0, 0.5, **larger), instance_row(0, 0.9, method="hmc", **larger)]
     (verdict,) = (v for v in instances.verdicts(rows, quick()) if "sampling" in v.claim)
     assert verdict.measured == pytest.approx(0.01)
     assert verdict.error == pytest.approx(0, abs=1e-12)

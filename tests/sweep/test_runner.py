@@ -1,5 +1,6 @@
 """Runs that are killed, interrupted, repeated and shared. Oracle: an undisturbed run."""
 
+import errno
 import random
 import signal
 import sqlite3
@@ -231,3 +232,13 @@ def test_the_bar_shows_how_far_how_fast_and_what_failed(tmp_path, capfd, monkeyp
     assert "2 failed" in shown
     run(plan(5), Store(tmp_path / "other"))  # not a terminal
     assert capfd.readouterr().err == ""
+
+
+def test_a_folder_without_locks_costs_nothing_but_the_sharing(tmp_path, monkeypatch, undisturbed):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.lockf", refuse)
+    store = Store(tmp_path / "store.db")
+    assert run(plan(JOBS), store).computed == JOBS
+    check(store, undisturbed)

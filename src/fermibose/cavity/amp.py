@@ -16,6 +16,7 @@ other means than those it corrects, and the iteration neither settles nor has th
 import numpy as np
 
 from fermibose.cavity.channel import PairChannel
+from fermibose.cavity.checks import check_memory
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, Pairs, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
@@ -100,8 +101,8 @@ def amp(
     start: means m_i, shape (N,); by default m ~ N(0, 1), drawn from ``seed`` (the instance's own if
     None), which says nothing about the clusters. Near m = 0 fermion pairs would sit on the ridge
     D = 0, where A turns negative. Converged is an undamped change of every m_i and v_i of at most
-    ``tol``. damping: the part of the old state that is kept, 0 <= damping < 1. Damped sweeps are
-    accelerated after the first 50 (:mod:`fermibose.cavity.passing`); damping 0 is plain AMP, which
+    ``tol``. damping: the part of the old state that is kept, 0 <= damping < 1. Damped sweeps take
+    turns with accelerated ones (:mod:`fermibose.cavity.passing`); damping 0 is plain AMP, which
     :func:`fermibose.cavity.evolution.state_evolution` describes sweep by sweep.
 
     show: a progress bar; None shows it on a terminal only.
@@ -109,4 +110,9 @@ def amp(
     Where it does not converge the estimate says so (``converged``, ``verdict``).
     """
     m = start_means(instance, start, seed, least=2)
+    check_memory(
+        f"AMP keeps the products of {len(instance.train)} pairs of N = {instance.n} inputs",
+        24.0 * instance.n * len(instance.train),
+        "use a smaller n or alpha",
+    )
     return pass_messages(instance, _Amp(instance, m), damping, tol, max_iterations, show)

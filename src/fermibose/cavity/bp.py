@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fermibose.cavity.channel import PairChannel
-from fermibose.cavity.checks import free_memory, number
+from fermibose.cavity.checks import check_memory, number
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
-from fermibose.errors import InputError
 from fermibose.theory.problem import Array
 from fermibose.theory.threads import one_thread
 
@@ -120,11 +119,10 @@ def bp_memory(n: int, pairs: int) -> float:
 
 def _check_memory(instance: Instance, max_memory: float | None) -> None:
     pairs = len(instance.train)
-    need = bp_memory(instance.n, pairs)
-    free = free_memory() if max_memory is None else number("max_memory", max_memory, above=0)
-    if need > free:
-        raise InputError(
-            f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "
-            f"messages in {need / 1e9:.2f} GB, more than the {free / 1e9:.2f} GB it may use: "
-            "use amp(), which needs N messages, or a smaller instance"
-        )
+    check_memory(
+        f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "
+        "messages",
+        bp_memory(instance.n, pairs),
+        "use amp(), which needs N messages, or a smaller instance",
+        free=None if max_memory is None else number("max_memory", max_memory, above=0),
+    )

@@ -33,6 +33,10 @@ _TURN = np.array([[1.0, -1.0], [1.0, 1.0]]) / SQRT2  # (z₁, z₂) → (r, t); 
 Integers = NDArray[np.int64]
 
 
+class LatticeError(InputError):
+    """Fields so wide, or so sharp, that their integrals need more nodes than can be handled."""
+
+
 class DivergenceError(ArithmeticError):
     """A field or covariance that no integral can be taken of: the iteration has diverged."""
 
@@ -129,7 +133,7 @@ class PairChannel:
         reach = (np.abs(omega) + radius[:, None] * width).max(0) + 8 * steps
         nodes = float(np.prod(2 * reach / steps))
         if nodes > _MOST:
-            raise InputError(
+            raise LatticeError(
                 f"the integrals of a pair need a lattice of {nodes:.2g} nodes, more than the "
                 f"{_MOST:.0e} that can be handled: fields reach {reach.max():.2g} in steps of "
                 f"{steps.min():.1g}; use a larger delta (fields too sharp), weight_decay (too "

@@ -27,6 +27,16 @@ def number(name: str, value: Any, *, above: float = -math.inf, below: float = ma
     return float(value)
 
 
+def check_memory(what: str, need: float, remedy: str, free: float | None = None) -> None:
+    """Refuse what takes more bytes than are free (or than ``free``), before it is allocated."""
+    free = free_memory() if free is None else free
+    if need > free:
+        raise InputError(
+            f"{what} in {need / 1e9:.2f} GB, more than the {free / 1e9:.2f} GB that may be used: "
+            f"{remedy}"
+        )
+
+
 def free_memory() -> float:
     """Bytes that can be had without swapping; infinite where the system does not tell."""
     try:

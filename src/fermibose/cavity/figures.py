@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.transforms import ScaledTranslation
 
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.evolution import state_evolution
@@ -34,23 +35,26 @@ def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
     """ε_g against ``parameter``: one marker series for every method and size, means and errors.
 
-    An open mark is a point where some instance did not converge.
+    A filled mark is the mean of the instances that converged; an open one, where none did, of the
+    last sweeps of all. Marks stand a few points beside their value, so as not to hide each other.
     """
     series = sorted({(r["method"], r["n"]) for r in rows})
-    span = np.ptp([r[parameter] for r in rows]) if rows else 0.0
     for k, (method, n) in enumerate(series):
-        shift = 0.012 * span * (k - (len(series) - 1) / 2)  # beside each other, not on top
+        aside = ScaledTranslation(
+            (4 * k - 2 * (len(series) - 1)) / 72, 0, ax.figure.dpi_scale_trans
+        )
         mark, colour, name = _MARKS[method]
         mine = [r for r in rows if (r["method"], r["n"]) == (method, n)]
         label: str | None = f"{name}, N = {n}"
         for value in sorted({r[parameter] for r in mine}):
             here = [r for r in mine if r[parameter] == value]
-            mean, error = mean_and_error(r["generalization_loss"] for r in here)
+            good = [r for r in here if r["converged"]]
+            mean, error = mean_and_error(r["generalization_loss"] for r in good or here)
             error = np.nan_to_num(error)
-            face = COLOURS[colour] if all(r["converged"] for r in here) else "white"
+            face = COLOURS[colour] if good else "white"
             ax.errorbar(
-                value + shift, mean, error, fmt=mark, ms=4 + k % 2, color=COLOURS[colour],
-                mfc=face, capsize=2, label=label,
+                value, mean, error, fmt=mark, ms=4 + k % 2, color=COLOURS[colour],
+                mfc=face, capsize=2, label=label, transform=ax.transData + aside,
             )  # fmt: skip
             label = None
 
@@ -65,7 +69,8 @@ def draw_inset(box: Any, inset: Row, *, last: bool) -> None:
     box.grid(False)
     box.set_xticks([-1, 0, 1] if last else [])
     box.tick_params(labelsize=7)
-    box.set_title(f"Δ = {inset['delta']:g}", fontsize=7, pad=1)
+    settled = "" if inset["converged"] else ", last sweep"
+    box.set_title(f"Δ = {inset['delta']:g}{settled}", fontsize=7, pad=1)
 
 
 def draw_trajectory(

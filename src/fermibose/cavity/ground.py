@@ -54,7 +54,8 @@ def ground_state(
 
     start: weights (N,), w = 1 by default: there every fermion pair tends to the sign of its labels,
     which descent from a random start mostly gets wrong and cannot mend. AMP's means are another
-    good start. tol: the largest component of the gradient that counts as none.
+    good start. tol: the largest component of the gradient at which descent stops; it often stops
+    earlier, because E no longer changes, and counts as converged up to a hundred times tol.
     """
     check_instance(instance)
     whole("restarts", restarts, least=1)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.cavity.checks import free_memory, whole
+from fermibose.cavity.checks import check_memory, whole
 from fermibose.errors import InputError
 from fermibose.theory.problem import Array, Problem
 
@@ -134,13 +134,11 @@ def sample_instance(
             f"alpha = {problem.alpha:g} leaves no training pair at n = {n}: use n >= "
             f"{math.ceil(0.5 / problem.alpha) + 1}"
         )
-    need, free = 16.0 * n * (pairs + test_pairs), free_memory()
-    if need > free:
-        raise InputError(
-            f"{pairs} training and {test_pairs} test pairs of N = {n} inputs take "
-            f"{need / 1e9:.2f} GB, more than the {free / 1e9:.2f} GB that are free: use a smaller "
-            "n or alpha"
-        )
+    check_memory(
+        f"{pairs} training and {test_pairs} test pairs of N = {n} inputs are kept",
+        16.0 * n * (pairs + test_pairs),
+        "use a smaller n or alpha",
+    )
     rng = np.random.default_rng(seed)
     train = _sample_pairs(problem, n, pairs, counts, rng)
     return Instance(problem, train, _sample_pairs(problem, n, test_pairs, counts, rng), int(seed))

@@ -36,7 +36,7 @@ def measure_messages(
     """Message passing ("amp" or "bp") on one instance of Problem(\\*\\*parameters).
 
     Where it does not converge, M, q, Q and the losses are those of the last sweep, and
-    ``converged`` is False.
+    ``converged`` is False; where it diverged there is no test loss.
     """
     algorithm = _method(method)
     instance = sample_instance(Problem(**parameters), n, seed=seed)
@@ -45,7 +45,8 @@ def measure_messages(
         "method": method, "n": n, "seed": seed, **parameters,
         "M": abs(found.M), "q": found.q, "Q": found.Q,
         "generalization_loss": found.generalization_loss,
-        "training_loss": found.training_loss, "test_loss": found.test_loss,
+        "training_loss": found.training_loss,
+        "test_loss": None if found.diverged else found.test_loss,
         "at_eigenvalue": found.at_eigenvalue, "converged": found.converged,
         "iterations": found.iterations, "residual": found.residual,
     }  # fmt: skip

@@ -1,9 +1,9 @@
 """The loop that both message-passing algorithms share: sweep, compare, mix, record, stop.
 
-Damped sweeps first, to come near; Anderson acceleration then, to stay. The heavy tail of V∂f makes
-the AT eigenvalue of an instance scatter widely: where replica symmetry is stable, that of one
-instance may still exceed 1, and plain sweeps, damped or not, leave its fixed point. The
-acceleration finds it; it changes no equation that a fixed point satisfies.
+Damped sweeps first, to come near; Anderson acceleration then, to stay; in turns until close. The
+heavy tail of V∂f makes the AT eigenvalue of an instance scatter widely: where replica symmetry is
+stable, that of one instance may still exceed 1, and plain sweeps, damped or not, leave its fixed
+point. The acceleration finds it; it changes no equation that a fixed point satisfies.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fermibose.cavity.channel import DivergenceError
+from fermibose.cavity.channel import DivergenceError, LatticeError
 from fermibose.cavity.checks import number, whole
 from fermibose.cavity.estimate import Estimate, History
 from fermibose.cavity.instance import Instance, check_instance
@@ -20,7 +20,8 @@ from fermibose.progress import progress_bar
 from fermibose.theory.fixed_point import History as Steps
 from fermibose.theory.problem import Array, Problem
 
-NEAR = 50  # damped sweeps before acceleration begins
+TURN = 50  # sweeps that are damped, then accelerated, before damped ones have their turn again
+CLOSE = 1e-2  # an undamped change below which acceleration goes on until it converges
 LOOSEST = 2.0  # a variance may exceed that of the prior by this factor (A_i can be negative)
 
 
@@ -71,6 +72,32 @@ def start_means(instance: Instance, start: Array | None, seed: int | None, *, le
     return rng.standard_normal(instance.n) if start is None else instance.start(start, "means")
 
 
+class Mixer:
+    """What the next sweep begins with."""
+
+    def __init__(self, messages: Messages, damping: float) -> None:
+        self.messages, self.damping = messages, damping
+        self.steps = Steps(messages.memory)
+        self.turn = 0  # sweeps since damped ones began
+
+    def after(self, x: Array, new: Array, change: float) -> Array:
+        """Damped or accelerated messages, after a sweep took x to new with this largest change."""
+        step = (1 - self.damping) * (new - x)
+        self.turn += 1
+        if not self.damping or self.turn <= TURN:
+            return x + step
+        if self.turn > 2 * TURN and change > CLOSE:
+            self.steps.forget()
+            self.turn = 1
+            return x + step
+        self.steps.add(x, step)
+        proposal = self.steps.propose()
+        if self.messages.allowed(proposal):
+            return proposal
+        self.steps.forget()
+        return x + step
+
+
 def pass_messages(
     instance: Instance,
     messages: Messages,
@@ -81,7 +108,7 @@ def pass_messages(
 ) -> Estimate:
     """Sweep until the undamped change is at most tol.
 
-    Without damping every sweep is plain; else acceleration proposes them after the first NEAR.
+    Without damping every sweep is plain; else damped and accelerated ones take turns.
     """
     if not 0 <= number("damping", damping) < 1:
         raise InputError(
@@ -89,15 +116,17 @@ def pass_messages(
         )
     number("tol", tol, above=0, below=1)  # the means are of order 1
     whole("max_iterations", max_iterations, least=1)
-    history, steps = History(), Steps(messages.memory)
+    history, mixer = History(), Mixer(messages, damping)
     converged = diverged = False
     last: Marginals | None = None
     x = messages.start
     with progress_bar("message passing", max_iterations, show=show) as advance:
-        for count in range(1, max_iterations + 1):
+        for _ in range(max_iterations):
             try:
                 new, last = messages.sweep(x)
-            except DivergenceError:
+            except (DivergenceError, LatticeError) as error:
+                if last is None and isinstance(error, LatticeError):
+                    raise
                 if last is None:
                     raise InputError(
                         "no sweep can be taken: the start is too far out (use means of order 1), "
@@ -109,9 +138,7 @@ def pass_messages(
             if last.change <= tol:
                 converged = True
                 break
-            step = (1 - damping) * (new - x)
-            accelerate = damping > 0 and count > NEAR
-            x = _accelerated(steps, messages, x, step) if accelerate else x + step
+            x = mixer.after(x, new, last.change)
             advance(status=f"residual {last.change:.1e}")
     assert last is not None
     return Estimate(
@@ -134,13 +161,3 @@ def _record(history: History, now: Marginals) -> None:
     history.q.append(Q + float(now.variance.mean()))
     history.training_loss.append(now.training_loss)
     history.residual.append(now.change)
-
-
-def _accelerated(steps: Steps, messages: Messages, x: Array, step: Array) -> Array:
-    """Where acceleration goes from x, or x + step if no sweep can be taken there."""
-    steps.add(x, step)
-    proposal = steps.propose()
-    if messages.allowed(proposal):
-        return proposal
-    steps.forget()
-    return x + step

@@ -28,6 +28,7 @@ def report(
     """
     from fermibose.files import replacing
     from fermibose.paper import scale as scales
+    from fermibose.paper.figures import FIGURES
     from fermibose.report.story import chapters, tell
     from fermibose.sweep import Store
 
@@ -45,3 +46,7 @@ def report(
     with replacing(output) as draft:
         draft.write_text(page, encoding="utf-8")
     console.print(f"written to {output}: {len(page) / 1e6:.1f} MB", soft_wrap=True)
+    if absent := [name for name in FIGURES if name not in {chapter.name for chapter in found}]:
+        console.print(
+            f"no run of the {scale.name} scale: {', '.join(absent)} (left out)", soft_wrap=True
+        )

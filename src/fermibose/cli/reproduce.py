@@ -69,8 +69,9 @@ def reproduce(
                 f"[yellow]failed:[/] {escape(f'{row.params}, seed {row.seed}: {reason}')}",
                 soft_wrap=True,
             )
+        drawn = figure.draw(outcome.rows, scale)
         for suffix in (".png", ".svg"):
-            save_figure(figure.draw(outcome.rows, scale), output / f"{name}{suffix}")
+            save_figure(drawn, output / f"{name}{suffix}")
         verdicts += figure.verdicts(outcome.rows, scale)
         made.append(name)
         _write(output / "verdicts.json", verdicts, made, scale)

@@ -45,13 +45,11 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
 
 def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
     """Courses and explained variance against the published ones."""
-    note = "" if scale.published_split else "other test images than published"
     table = published.trajectories()
     found = []
-    for quantity, column, bound, factor, unit, remark in (
-        ("test_accuracy", "readout_test_accuracy", 1.0, 100, "points", note),
-        ("recorded_fermion_distance", "hidden_recorded_fermion_distance", 0.005, 1, "", ""),
-        ("recorded_boson_distance", "hidden_recorded_boson_distance", 0.005, 1, "", ""),
+    for quantity, column, bound, factor, unit, tested in (
+        ("test_accuracy", "readout_test_accuracy", 1.0, 100, "points", True),
+        ("recorded_fermion_distance", "hidden_recorded_fermion_distance", 0.005, 1, "", False),
     ):
         mean, error, _ = _course(rows, quantity, "averaged", factor)
         if np.size(mean) == len(table[column]):
@@ -60,7 +58,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             found.append(
                 Verdict("fig3", f"averaged: mean |difference| of {what} over epochs", off, bound,
                         0.0, "at most", error=error if np.isfinite(error) else None, unit=unit,
-                        note=remark)
+                        unlike=tested and not scale.published_split)
             )  # fmt: skip
     for kind, coupling in (("machine", "averaged"), ("mlp", "mlp")):
         for suffix, of in (("_of_20", "the first 20"), ("", "all")):

@@ -124,21 +124,12 @@ def full(folder: str | os.PathLike[str] | None = None) -> Scale:
         seeds=5,
         theory_points=30,
         instances=(
+            ("amp", 200, "alpha", (0.5, 1.0, 2.5, 3.5, 5.0), 5),
+            ("amp", 200, "delta", (0.2, 0.5, 0.7, 1.0, 1.5), 5),
             *(
-                ("amp", n, parameter, values, 5)
-                for n in (200, 1000)
-                for parameter, values in (
-                    ("alpha", (0.5, 1.0, 2.5, 3.5, 5.0)),
-                    ("delta", (0.2, 0.5, 0.7, 1.0, 1.5)),
-                )
-            ),
-            *(
-                (method, 200, parameter, values, 5)
-                for method in ("bp", "hmc")
-                for parameter, values in (
-                    ("alpha", (0.5, 1.0, 2.5)),
-                    ("delta", (0.2, 0.5, 0.7)),
-                )
+                (method, n, parameter, values, 5)
+                for method, n in (("amp", 1000), ("hmc", 200), ("bp", 200))
+                for parameter, values in (("alpha", (0.5, 1.0, 2.5)), ("delta", (0.2, 0.5, 0.7)))
             ),
         ),
         sizes=(250, 500, 1000, 2000, 4000),

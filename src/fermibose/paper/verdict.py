@@ -26,13 +26,14 @@ class Verdict:
     unit: str = ""
     note: str = ""
     absent: bool = False  # it was looked for and is not there, which no tolerance covers
+    unlike: bool = False  # of other images than the published: shown, and not judged
 
     @property
     def reproduced(self) -> bool | None:
-        """Whether the claim holds; None if it was not measured."""
+        """Whether the claim holds; None if that cannot be said."""
         if self.absent:
             return False
-        return None if self.excess is None else self.excess <= 1e-12
+        return None if self.excess is None or self.unlike else self.excess <= 1e-12
 
     @property
     def excess(self) -> float | None:
@@ -50,6 +51,8 @@ class Verdict:
             return "NOT reproduced, there is no such point"
         if self.excess is None:
             return "not measured"
+        if self.unlike:
+            return "not comparable, other images"
         return "reproduced" if self.reproduced else f"NOT reproduced, by {self.excess:.2g}"
 
     def measured_text(self) -> str:

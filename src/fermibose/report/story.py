@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from fermibose.paper import instances
 from fermibose.paper.errata import ERRATA
 from fermibose.paper.figures import FIGURES
 from fermibose.paper.scale import Scale
@@ -72,7 +73,9 @@ def _overview(found: Sequence[Chapter]) -> Table:
                 str(chapter.missing),
             )
         )
-    head = ("", "claims that hold", "that do not", "not measured", "runs still missing")
+    measured = {chapter.name for chapter in found}
+    rows += [(ABOUT[n].title, "—", "—", "—", "all") for n in FIGURES if n not in measured]
+    head = ("", "claims that hold", "that do not", "not judged", "runs still missing")
     return Table(head, rows)
 
 
@@ -86,18 +89,22 @@ def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: boo
     ]
     if living:
         blocks += charts_of(chapter.name, chapter.rows)
+    if chapter.name == "instances":
+        lines = instances.table(chapter.rows)
+        blocks.append(Table(instances.HEAD, lines, "AMP: mean ± standard error where it converged"))
     return Section(about.title, [*blocks, verdict_table(chapter.verdicts)])
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     """Claim, measured, asked for, verdict, remark."""
-    words = {True: "reproduced", False: "not reproduced", None: "not measured"}
+    words: dict[bool | None, str] = {True: "reproduced", False: "not reproduced"}
     rows = []
     for v in verdicts:
-        off = f"off by {v.excess:.3g} more than allowed" if v.excess and not v.reproduced else ""
+        wrong = v.excess and v.reproduced is False
+        off = f"off by {v.excess:.3g} more than allowed" if wrong else ""
         off = "there is no such point" if v.absent else off
         remark = "; ".join(filter(None, (off, v.note)))
-        badge = Badge(words[v.reproduced], v.reproduced)
+        badge = Badge(words.get(v.reproduced, v.word), v.reproduced)
         rows.append((v.claim, v.measured_text(), v.expected_text(), badge, remark))
     return Table(("claim", "measured ± s.e.", "asked for", "verdict", "remark"), rows)
 

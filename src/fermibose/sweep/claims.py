@@ -8,6 +8,7 @@ folders), or in two threads of one process, a job may be computed twice; its row
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +38,8 @@ class Claims:
     def drop(self, key: str) -> None:
         """Give a job back, finished or not."""
         if sys.platform != "win32":
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _offset(key))
+            with suppress(OSError):  # no locks in this file system
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _offset(key))
 
     def _lock(self, length: int, start: int) -> bool:
         """Lock this range (length 0: to the end) unless another process has a part of it."""
