@@ -1,4 +1,4 @@
-# Everything here needs only Python >= 3.11 and make; the environment lives in .venv.
+# Everything here needs only Python >= 3.11, make and a package index; the environment lives in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -11,7 +11,13 @@ install: .venv/installed
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	touch $@
 
-demo: install
+# The demo needs the package alone, without the tools of its developers.
+$(BIN)/fbm: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+demo: $(BIN)/fbm
 	$(BIN)/fbm demo
 
 test: install

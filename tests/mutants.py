@@ -40,6 +40,8 @@ SWEEP_RUNNER = "tests/sweep/test_runner.py"
 PAPER = "tests/paper/test_learning.py"
 MESSAGES = "tests/cavity/test_messages.py"
 REFEREES = "tests/cavity/test_referees.py"
+CLI = "tests/test_cli.py"
+SUBJECT = "tests/data/test_cli_subject.py"
 MUTANTS = [
     Mutant("swap masks", "energy.py", "sigma = d2 * 0 + same", "sigma = 1 - (d2 * 0 + same)", RULE),
     Mutant("sign of the force", "energy.py", "attraction - rep", "attraction + rep", RULE),
@@ -171,6 +173,16 @@ MUTANTS = [
     Mutant("paper: deviation for error", "paper/series.py", "spread / len(array) ** 0.5", "spread", "tests/paper/test_reproduce.py"),
     Mutant("paper: a run counts twice", "paper/series.py", "{})[row.seed] =", "{})[id(row)] =", "tests/paper/test_reproduce.py"),
     Mutant("paper: settings mixed", "paper/beyond.py", "== usual | changed", "!= changed", "tests/paper/test_reproduce.py"),
+    Mutant("cli: mnist5k for every model", "cli/subject.py", "elif trained:", "elif not net:", SUBJECT),
+    Mutant("cli: trained images not announced", "cli/subject.py", '("mnist", "mnist5k")', '("mnist5k", "mnist")', SUBJECT),
+    Mutant("cli: other files of the same name", "cli/subject.py", "checksum == trained", "checksum != trained", SUBJECT),
+    Mutant("cli: subsets forgotten", "cli/train.py", "origin(dataset, data, folder, **counts)", "origin(dataset, data, folder)", SUBJECT),
+    Mutant("cli: relative folders", "cli/subject.py", "folder.expanduser().resolve()", "folder.expanduser()", SUBJECT),
+    Mutant("cli: a trial folder left behind", "cli/options.py", "path.rmdir()", "pass", CLI),
+    Mutant("cli: writing not tried", "cli/options.py", "with TemporaryFile(dir=folder):", "with suppress():", CLI),
+    Mutant("cli: markup in paths", "cli/options.py", "console.print(text, markup=False,", "console.print(text,", CLI),
+    Mutant("cli: bp drawn before its memory", "cli/cavity.py", "need > free", "False", "tests/cavity/test_cli_cavity.py"),
+    Mutant("cli: no verdict on descent", "cli/cavity.py", "if found.converged else \"did not converge: the gradient", "if True else \"did not converge: the gradient", "tests/cavity/test_cli_cavity.py"),
     Mutant("cavity: no Onsager term", "cavity/amp.py", "products.fields(old_m) - (V @", "products.fields(old_m) - 0 * (V @", MESSAGES),
     Mutant("cavity: A·m dropped", "cavity/amp.py", "products.pull(pair.f) + A * old_m", "products.pull(pair.f)", MESSAGES),
     Mutant("cavity: receiver kept in ω", "cavity/bp.py", "(omega[:, None] - mean)", "(omega[:, None] - 0 * mean)", MESSAGES),

@@ -99,7 +99,16 @@ def test_self_supervised_training_from_the_command_line(tmp_path):
         (["train", "--d-f", "-1"], "d_f must be a finite number >= 0"),
         (["train", "--hidden", "10,x"], "--hidden takes widths"),
         (["train", "--batch-size", "1"], "batch_size must be"),
+        (["train", "--hidden", "10,0"], "--hidden takes widths of at least 1"),
+        (["train", "--hidden", "1000000000"], "GB that are free: use fewer units"),
+        (["train", "--train-per-class", "101"], "train_per_class = 101: class 0 has too few"),
         (["evaluate", "nowhere"], "nowhere is not a saved model"),
+        (["evaluate", __file__], "it is a file; give the folder that"),
+        (["evaluate", "nowhere", "--output", "."], ". is a folder: name a file"),
+        (["evaluate", "nowhere", "--output", "/proc/e.json"], "nothing can be written to /proc"),
+        (["train", "--output", f"{__file__}/deeper"], "name a folder with --output"),
+        (["demo", "--output", __file__], "name a folder with --output"),
+        (["train", "--output", "o" * 300], "name a folder with --output"),
     ],
 )
 def test_errors_are_one_line_for_people(arguments, message, tmp_path, monkeypatch, capsys):
@@ -113,6 +122,30 @@ def test_errors_are_one_line_for_people(arguments, message, tmp_path, monkeypatc
     assert message in error
     assert "Traceback" not in error
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("train", "--seed", "-1"),
+        ("train", "--seed", "99999999999999999999"),
+        ("demo", "--seed", "-1"),
+        ("cavity", "--seed", str(2**63)),
+        ("train", "--threads", "0"),
+        ("train", "--train-per-class", "0"),
+        ("train", "--test-per-class", "-3"),
+    ],
+)
+def test_impossible_numbers_are_named_by_their_option(command, option, value):
+    result = CliRunner().invoke(app, [command, option, value])
+    assert result.exit_code == 2
+    assert f"'{option}'" in result.output
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "written to o[/y]" in run("train", *QUICK, "--output", "o[/y]")
+    assert "o[/y] on digits" in run("evaluate", "o[/y]")
 
 
 def test_an_existing_model_is_not_overwritten(tmp_path):
@@ -139,3 +172,14 @@ def test_help_is_quick_and_names_the_commands():
     for command in ("train", "evaluate", "attack", "audit", "demo"):
         assert command in done.stdout
     assert run("version").strip() == __version__
+
+
+def test_the_memory_of_a_training_is_that_of_its_largest_part(tmp_path, monkeypatch):
+    """Digits, 64-300-10: weights, and then what 1797 images excite in 300 units, in float32."""
+    need = 4 * (64 * 300 + 1797 * 300)
+    monkeypatch.setattr("fermibose.cavity.checks.free_memory", lambda: need - 1)
+    options = ["train", "--data", "digits", "--hidden", "300", "--output", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, options)
+    assert f"takes at least {need / 1e9:.3g} GB" in str(result.exception)
+    monkeypatch.setattr("fermibose.cavity.checks.free_memory", lambda: need)
+    run(*options, "--epochs", 1, "--readout-epochs", 1)

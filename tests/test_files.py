@@ -32,6 +32,13 @@ def test_after_an_error_the_old_file_stands_and_no_draft_is_left(tmp_path, probl
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
 
 
+def test_an_error_names_the_file_and_not_its_draft(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as found:
+        write_json(tmp_path / "folder", 1)
+    assert str(found.value) == f"[Errno 21] Is a directory: '{tmp_path / 'folder'}'"
+
+
 def test_json_refuses_nan_before_anything_is_written(tmp_path):
     path = tmp_path / "numbers.json"
     write_json(path, {"a": [1.5, None]})

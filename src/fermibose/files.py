@@ -22,6 +22,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield draft
         os.replace(draft, path)
+    except OSError as error:
+        if str(error.filename) == str(draft):
+            raise OSError(error.errno, error.strerror, str(path)) from None  # nobody knows a draft
+        raise
     finally:
         draft.unlink(missing_ok=True)
 

@@ -8,16 +8,27 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fermibose.attacks import ThreatModel, accuracy_curve, fgsm, gaussian_noise, one_step_l2, pgd
+from fermibose.attacks import (
+    ThreatModel,
+    accuracy_curve,
+    audit,
+    fgsm,
+    gaussian_noise,
+    one_step_l2,
+    pgd,
+)
 from fermibose.cli import app, main
+from fermibose.cli.subject import origin
 from fermibose.data import per_class
+from fermibose.errors import InputError
 
 PNG = b"\x89PNG"
 
 
 @pytest.fixture(scope="module")
-def model(net, tmp_path_factory):
+def model(net, digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
+    net.info["data"] = origin(digits, "digits")
     net.save(folder)
     return folder
 
@@ -84,13 +95,12 @@ def test_ctrl_c_keeps_finished_attacks(net, model, first, tmp_path, monkeypatch)
 
 
 def test_audit_prints_the_verdict_and_writes_the_evidence(model, tmp_path):
-    text = run(
-        "audit", model, "--data", "digits", "--per-class", 6, "--eps", 0.08, "--output", tmp_path
-    )
+    text = run("audit", model, "--per-class", 6, "--eps", 0.08, "--output", tmp_path)
     record = json.loads((tmp_path / "audit.json").read_text())
     assert record["established"]
     assert record["verdict"] in " ".join(text.split())
     assert record["images"] == 60
+    assert record["data"]["name"] == "digits"
     assert text.count("passed") == len(record["checks"]) == 12
     assert (tmp_path / "audit.png").read_bytes()[:4] == PNG
 
@@ -101,12 +111,15 @@ def test_audit_prints_the_verdict_and_writes_the_evidence(model, tmp_path):
         (("--eps", "-1"), "epsilon must be a finite number >= 0"),
         (("--norm", "l2", "--attack", "fgsm"), "fgsm needs a threat model with norm='linf'"),
         (("--data", "mnist5k"), "784 features, but the net takes 64"),
-        (("--per-class", "0"), "at least 1"),
-        (("--steps", "0"), "at least one loss, one step"),
+        (("--norm", "l2", "--eps", "1e300"), "and <= 1e+15, got 1e+300"),
+        (("--output", "notes"), "nothing can be written to notes (File exists)"),
+        (("--output", "/proc"), "nothing can be written to /proc"),
     ],
 )
 def test_errors_are_one_line_for_people(model, arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fermibose.attacks.methods.run", lambda *_, **__: pytest.fail("worked"))
+    (tmp_path / "notes").write_text("mine")
     arguments = ("attack", str(model), "--data", "digits", *arguments)
     monkeypatch.setattr(sys, "argv", ["fbm", *arguments])
     with pytest.raises(SystemExit) as stop:
@@ -115,6 +128,65 @@ def test_errors_are_one_line_for_people(model, arguments, message, tmp_path, mon
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert message in error
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("attack", "--threads", "0"),
+        ("audit", "--threads", "-1"),
+        ("attack", "--seed", "-1"),
+        ("audit", "--seed", str(2**63)),
+        ("attack", "--per-class", "0"),
+        ("attack", "--steps", "0"),
+        ("attack", "--restarts", "0"),
+    ],
+)
+def test_impossible_numbers_are_named_by_their_option(model, command, option, value):
+    text = run(command, model, option, value, code=2)
+    assert f"'{option}'" in text
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(net, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odd = tmp_path / "m[bold]"
+    net.save(odd)
+    text = run("attack", odd, "--per-class", 2, "--steps", 1, "--output", "o[/y]")
+    assert "m[bold]: digits" in text
+    assert "written to o[/y]" in text
+
+
+def test_flags_and_verdicts_are_printed_as_they_are(model, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    from fermibose.attacks.auditing import Audit
+    from fermibose.attacks.probe import Check
+
+    def flagged(*args, **options):
+        return replace(fgsm(*args, **options), flags=("odd [/flag]",))
+
+    check = Check("a check", False, "odd [/evidence]", {})
+    found = Audit(ThreatModel(), 20, 1.0, 0.5, (check,), {})
+    monkeypatch.setattr("fermibose.attacks.fgsm", flagged)
+    monkeypatch.setattr("fermibose.attacks.audit", lambda *_, **__: found)
+    monkeypatch.setattr("fermibose.attacks.figures.draw_audit", lambda *_: None)
+    options = (model, "--per-class", 2, "--output", tmp_path)
+    assert "fgsm: odd [/flag]" in run("attack", *options, "--attack", "fgsm")
+    assert run("audit", *options).count("odd [/evidence]") == 2
+
+
+def test_the_largest_strength_is_still_an_attack(net, first):
+    """At the bound nothing overflows: every direction of an ℓ2 step leaves the box of images."""
+    from fermibose.attacks.threat import LARGEST
+
+    found = pgd(net, *first, ThreatModel("l2", LARGEST), steps=5)
+    assert torch.isfinite(found.examples).all()
+    assert found.robust_accuracy == 0
+    with pytest.raises(InputError, match=r"epsilons must be at most 1e\+15"):
+        accuracy_curve(net, *first, ThreatModel("l2"), epsilons=[0, 1e16])
+    with pytest.raises(InputError, match=r"<= 1e\+15, got 2000000000000000"):
+        audit(net, *first, ThreatModel("l2", LARGEST))
 
 
 def test_pictures_show_one_image_of_each_class_fooled_if_possible(net, digits):

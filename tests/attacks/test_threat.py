@@ -15,7 +15,7 @@ X, Y = np.full((3, 4), 0.5, np.float32), np.array([0, 1, 2])
     ("arguments", "message"),
     [
         ({"norm": "l1"}, "norm must be one of 'linf', 'l2', 'noise', got 'l1'"),
-        ({"epsilon": -0.1}, "epsilon must be a finite number >= 0, got -0.1"),
+        ({"epsilon": -0.1}, r"epsilon must be a finite number >= 0 and <= 1e\+15, got -0.1"),
         ({"epsilon": float("nan")}, "epsilon must be"),
         ({"epsilon": float("inf")}, "epsilon must be"),
         ({"bounds": (1.0, 0.0)}, "bounds must be"),

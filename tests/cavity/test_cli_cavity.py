@@ -3,13 +3,15 @@
 import math
 import re
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fermibose.cavity import amp, sample_instance
+from fermibose.cavity import amp, ground_state, sample_instance
+from fermibose.cavity.bp import bp_memory
 from fermibose.cavity.measure import measure_messages, measure_representation, measure_sampling
 from fermibose.cli import app
 from fermibose.errors import InputError
@@ -46,16 +48,42 @@ def test_what_does_not_converge_is_printed_as_such(tmp_path):
 def test_ground_states_stand_beside_zero_temperature():
     output = run("--method", "ground", "--n", "60")
     assert f"│ {solve(Problem(alpha=0.5, beta=math.inf)).M:.5f}" in output
-    assert "the lowest of 20 starts" in output
+    assert re.search(r"[^t] converged; energy per weight .* the lowest of 20 starts", output)
+
+
+def test_a_descent_that_stopped_early_is_printed_as_such(monkeypatch):
+    def unfinished(instance):
+        return replace(ground_state(instance, restarts=2), converged=False)
+
+    monkeypatch.setattr("fermibose.cavity.ground_state", unfinished)
+    output = run("--method", "ground", "--n", "30")
+    assert "did not converge: the gradient is not zero; energy per weight" in output
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
-    [(["--method", "mcmc"], "use amp, bp, hmc, ground"), (["--n", "0"], "n must be")],
+    [
+        (["--method", "mcmc"], "use amp, bp, hmc, ground"),
+        (["--n", "0"], "n must be"),
+        (["--method", "bp", "--n", "0"], "n must be"),
+        (["--damping", "1"], "--damping is the part of the old messages kept.* got 1.0"),
+        (["--damping", "nan"], "--damping is the part of the old messages kept"),
+        (["--beta", "inf"], "amp needs a finite one .* or use --method ground"),
+        (["--beta", "inf", "--method", "hmc"], "hmc needs a finite one"),
+    ],
 )
-def test_errors_for_people(args, says):
+def test_errors_for_people(args, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=says):
         run(*args)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_memory_of_belief_propagation_is_checked_before_an_instance_is_drawn(monkeypatch):
+    monkeypatch.setattr("fermibose.cavity.sample_instance", lambda *_, **__: pytest.fail("drawn"))
+    monkeypatch.setattr("fermibose.cavity.checks.free_memory", lambda: bp_memory(200, 100) - 1)
+    with pytest.raises(InputError, match=r"N = 200 and P = 100 needs .*: use --method amp"):
+        run("--method", "bp", "--n", "200")
 
 
 @pytest.mark.parametrize("below", [".", "deeper"])

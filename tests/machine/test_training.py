@@ -256,11 +256,26 @@ def test_a_full_disk_leaves_the_previous_checkpoint_intact(data, tmp_path, monke
         save(tensors, path, metadata=metadata)
 
     monkeypatch.setattr(checkpoint, "save_file", disk_fills_up)
-    with pytest.raises(FermiboseError, match=r"No space left.*previous one, if any, is intact"):
+    with pytest.raises(
+        FermiboseError, match=r"No space left.*previous one, if any, is intact: make room"
+    ):
         train(*data, SMALL, checkpoint=file)
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     resumed = train(*data, SMALL, checkpoint=file)
     assert same_bits(weights(resumed), weights(train(*data, SMALL)))
+
+
+def test_room_is_asked_for_only_where_it_is_missing(data, tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(FermiboseError, match="a folder that can be written to and resume") as found:
+        train(*data, SMALL, checkpoint=tmp_path / "notes" / "checkpoint.safetensors")
+    assert "make room" not in str(found.value)
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+def test_a_net_that_cannot_fit_into_memory_is_refused(data, fit):
+    with pytest.raises(InputError, match="do not fit into memory: use fewer"):
+        fit(*data, with_(SMALL, hidden=(10**15,)))
 
 
 def test_activity_penalty_makes_representations_sparser(data):

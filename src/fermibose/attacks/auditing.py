@@ -1,7 +1,7 @@
 """The audit: a robust accuracy, and the evidence for or against believing it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -96,6 +96,7 @@ def audit(
     threat.require("audit", "linf", "l2")
     if threat.epsilon == 0 or probe < 10 or not 0 < tolerance < 1:
         raise InputError("an audit needs epsilon > 0, probe >= 10 and a tolerance in (0, 1)")
+    replace(threat, epsilon=max(checks.EPSILON_RATIOS) * threat.epsilon)  # refused now, not later
     with victim_of(model, x, y, threat) as victim, progress_bar("audit", 13, show=show) as advance:
         if not victim.correct.any():
             raise InputError("no image is classified correctly: there is nothing to attack")

@@ -162,7 +162,7 @@ def _reference() -> ModuleType:
         import pyautoattack
     except ModuleNotFoundError:
         raise FermiboseError(
-            "AutoAttack needs the package pyautoattack: pip install 'fermibose[attacks]'"
+            "AutoAttack needs the package pyautoattack: pip install '.[attacks]' in the clone"
         ) from None
     return pyautoattack  # type: ignore[no-any-return]
 

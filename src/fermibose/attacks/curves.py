@@ -15,7 +15,7 @@ from fermibose.attacks.gradient import Ascent, input_gradient, run
 from fermibose.attacks.losses import LossName, loss_named
 from fermibose.attacks.methods import noisy
 from fermibose.attacks.result import versions
-from fermibose.attacks.threat import Images, ThreatModel
+from fermibose.attacks.threat import LARGEST, Images, ThreatModel
 from fermibose.attacks.victim import Victim, victim_of
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
@@ -198,6 +198,8 @@ def _checked_strengths(epsilons: Sequence[float]) -> Floats:
     strengths = np.asarray(epsilons, dtype=np.float64)
     if strengths.ndim != 1 or not len(strengths) or not np.isfinite(strengths).all():
         raise InputError("epsilons must be a sequence of finite numbers")
+    if strengths[-1] > LARGEST:
+        raise InputError(f"epsilons must be at most {LARGEST:g}, got {strengths[-1]:g}")
     if strengths[0] < 0 or (np.diff(strengths) <= 0).any():
         raise InputError("epsilons must be >= 0 and increase from one to the next")
     return strengths

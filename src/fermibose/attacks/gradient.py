@@ -29,11 +29,13 @@ class Ascent:
     def __post_init__(self) -> None:
         for loss in self.losses:
             loss_named(loss)
-        if not self.losses or self.steps < 1 or self.restarts < 1 or not self.step_size > 0:
-            raise InputError(
-                "an attack needs at least one loss, one step, one restart and a step size > 0, "
-                f"got {self}"
-            )
+        if not self.losses:
+            raise InputError("an attack needs at least one loss to climb")
+        for name, value in (("steps", self.steps), ("restarts", self.restarts)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        if not self.step_size > 0:
+            raise InputError(f"step_size must be > 0, got {self.step_size}")
 
 
 def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:

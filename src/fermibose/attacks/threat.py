@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fermibose.errors import InputError
 
+LARGEST = 1e15  # strength; squared and summed over 10⁸ inputs it is still a number in float32
 Norm = Literal["linf", "l2", "noise"]
 Images = npt.ArrayLike | Tensor
 
@@ -34,8 +35,10 @@ class ThreatModel:
         if self.norm not in get_args(Norm):
             choices = ", ".join(repr(norm) for norm in get_args(Norm))
             raise InputError(f"norm must be one of {choices}, got {self.norm!r}")
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
-            raise InputError(f"epsilon must be a finite number >= 0, got {self.epsilon!r}")
+        if not 0 <= self.epsilon <= LARGEST:
+            raise InputError(
+                f"epsilon must be a finite number >= 0 and <= {LARGEST:g}, got {self.epsilon!r}"
+            )
         if len(self.bounds) != 2 or not self.bounds[0] < self.bounds[1]:
             raise InputError(f"bounds must be (lowest, highest), got {self.bounds!r}")
 

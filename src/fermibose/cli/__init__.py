@@ -7,13 +7,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fermibose.cli.attack import attack, audit
+from fermibose.cli.attack import attack
+from fermibose.cli.audit import audit
 from fermibose.cli.cavity import cavity
 from fermibose.cli.demo import demo
+from fermibose.cli.evaluate import evaluate
 from fermibose.cli.report import report
 from fermibose.cli.reproduce import reproduce
 from fermibose.cli.theory import theory
-from fermibose.cli.train import evaluate, train
+from fermibose.cli.train import train
 from fermibose.errors import FermiboseError
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""``fbm attack`` and ``fbm audit``."""
+"""``fbm attack``."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -6,9 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.markup import escape
 from typer import Option
 
-from fermibose.cli.options import DataOption, FolderOption, SeedOption, console
+from fermibose.cli.options import (
+    AttackedOption,
+    EpsilonOption,
+    FolderOption,
+    ModelArgument,
+    ModelDataOption,
+    SeedOption,
+    ThreadsOption,
+    check_folder,
+    console,
+    say,
+)
+from fermibose.cli.subject import load_attacked, title
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
@@ -27,20 +40,12 @@ class AttackName(StrEnum):
     auto = "auto"
 
 
-ModelArgument = Annotated[Path, typer.Argument(help="Folder written by `fbm train`.")]
-PerClass = Annotated[
-    int, Option(help="Attack the first so many test images of each class, if there are as many.")
-]
-Threads = Annotated[int, Option(help="Threads; bits depend on their number.")]
-Epsilon = Annotated[float, Option("--eps", help="Strength, in units of the inputs.")]
-
-
 def attack(
     model: ModelArgument,
     norm: Annotated[
         Literal["linf", "l2", "noise"], Option(help="What bounds the change of an image.")
     ] = "linf",
-    eps: Epsilon = 0.1,
+    eps: EpsilonOption = 0.1,
     attacks: Annotated[
         list[AttackName] | None,
         Option(
@@ -49,13 +54,15 @@ def attack(
             "AutoAttack.",
         ),
     ] = None,
-    steps: Annotated[int, Option(help="Steps of PGD.")] = 40,
-    restarts: Annotated[int, Option(help="Random starts of PGD, for each of two losses.")] = 1,
-    data: DataOption = "mnist5k",
+    steps: Annotated[int, Option(min=1, help="Steps of PGD.")] = 40,
+    restarts: Annotated[
+        int, Option(min=1, help="Random starts of PGD, for each of two losses.")
+    ] = 1,
+    data: ModelDataOption = None,
     folder: FolderOption = None,
-    per_class: PerClass = 100,
+    per_class: AttackedOption = 100,
     seed: SeedOption = 0,
-    threads: Threads = 1,
+    threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for numbers and figures.")] = Path("fbm-attack"),
 ) -> None:
     """Attack a saved model on the test images of a data set.
@@ -67,7 +74,8 @@ def attack(
     from fermibose.machine.compute import compute_settings
 
     threat = ThreatModel(norm, eps)
-    net, dataset = _load(model, data, folder, per_class)
+    check_folder(output)
+    net, dataset = load_attacked(model, data, folder, per_class)
     chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     results: list[AttackResult] = []
     record: dict[str, Any] = {
@@ -85,78 +93,13 @@ def attack(
             curve = _curve(net, dataset, threat, seed)
     except KeyboardInterrupt:
         _print_results(model, dataset, results)
-        console.print(f"interrupted; finished attacks are in {output}", soft_wrap=True)
+        say(f"interrupted; finished attacks are in {output}")
         raise typer.Exit(130) from None
     record["curve"] = curve.as_dict()
     write_json(output / "attack.json", record)
     _print_results(model, dataset, results)
     figures = _draw(net, dataset, curve, results, output)
-    console.print(f"written to {output}: attack.json, {', '.join(figures)}", soft_wrap=True)
-
-
-def audit(
-    model: ModelArgument,
-    norm: Annotated[Literal["linf", "l2"], Option(help="What bounds the change.")] = "linf",
-    eps: Epsilon = 0.1,
-    probe: Annotated[int, Option(help="Images that the checks look at.")] = 200,
-    tolerance: Annotated[
-        float, Option(help="Fraction of images by which two attacks may differ.")
-    ] = 0.02,
-    data: DataOption = "mnist5k",
-    folder: FolderOption = None,
-    per_class: PerClass = 100,
-    seed: SeedOption = 0,
-    threads: Threads = 1,
-    output: Annotated[Path, Option(help="Folder for the evidence.")] = Path("fbm-audit"),
-) -> None:
-    """Attack a saved model with everything, and say whether the robust accuracy can be trusted.
-
-    Writes audit.json and audit.png into OUTPUT. Exits with 0 whatever the verdict.
-    """
-    from rich.table import Table
-
-    from fermibose.attacks import ThreatModel
-    from fermibose.attacks import audit as run_audit
-    from fermibose.attacks.figures import draw_audit
-    from fermibose.machine.compute import compute_settings
-
-    threat = ThreatModel(norm, eps)
-    net, dataset = _load(model, data, folder, per_class)
-    x, y = dataset.x_test, dataset.y_test
-    with compute_settings(threads):
-        found = run_audit(net, x, y, threat, probe=probe, tolerance=tolerance, seed=seed)
-    table = Table(title=f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
-    table.add_column("check")
-    table.add_column("", justify="center")
-    table.add_column("evidence", overflow="fold")
-    for check in found.checks:
-        mark = "[green]passed[/]" if check.passed else "[bold red]FAILED[/]"
-        table.add_row(check.name, mark, check.evidence)
-    console.print(table)
-    console.print(f"[bold]{found.verdict}[/]", soft_wrap=True)
-    source = {"model": str(model), "data": {"name": dataset.name, "checksum": dataset.checksum}}
-    write_json(output / "audit.json", source | found.as_dict())
-    draw_audit(found, output / "audit.png")
-    console.print(f"written to {output}: audit.json, audit.png", soft_wrap=True)
-
-
-def _load(
-    model: Path, data: str, folder: Path | None, per_class: int
-) -> "tuple[FermiBoseNet, Dataset]":
-    """The net, and the data set with the first test images of each class."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    from fermibose import FermiBoseNet
-    from fermibose.data import load_dataset
-    from fermibose.data import per_class as first_of_each
-
-    net = FermiBoseNet.load(model)
-    dataset = load_dataset(data, folder=folder)
-    available = int(np.unique(dataset.y_test, return_counts=True)[1].min())
-    x, y = first_of_each(dataset.x_test, dataset.y_test, min(per_class, available))
-    return net, replace(dataset, x_test=x, y_test=y)
+    say(f"written to {output}: attack.json, {', '.join(figures)}")
 
 
 def _attack_named(name: str, **options: Any) -> "Callable[..., AttackResult]":
@@ -180,10 +123,11 @@ def _curve(net: "FermiBoseNet", dataset: "Dataset", threat: "ThreatModel", seed:
     import numpy as np
 
     from fermibose.attacks import PAPER_STRENGTHS, accuracy_curve
+    from fermibose.attacks.threat import LARGEST
 
     strengths: Any = PAPER_STRENGTHS
     if threat.norm == "l2":
-        strengths = np.linspace(0, 2 * threat.epsilon or 1.0, 41)
+        strengths = np.linspace(0, min(2 * threat.epsilon, LARGEST) or 1.0, 41)
     return accuracy_curve(
         net, dataset.x_test, dataset.y_test, threat, epsilons=strengths, seed=seed
     )
@@ -195,8 +139,8 @@ def _print_results(model: Path, dataset: "Dataset", results: "list[AttackResult]
     if not results:
         return
     threat = results[0].threat
-    title = f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images"
-    table = Table(title=title, caption=f"clean accuracy {100 * results[0].clean_accuracy:.1f} %")
+    caption = f"clean accuracy {100 * results[0].clean_accuracy:.1f} %"
+    table = Table(title=title(model, dataset), caption=caption)
     table.add_column("attack")
     for column in (f"accuracy (%) at {threat.norm} {threat.epsilon:g}", "± (%)", "time (s)"):
         table.add_column(column, justify="right")
@@ -210,7 +154,7 @@ def _print_results(model: Path, dataset: "Dataset", results: "list[AttackResult]
     console.print(table)
     for result in results:
         for flag in result.flags:
-            console.print(f"[bold yellow]{result.attack}:[/] {flag}", soft_wrap=True)
+            console.print(f"[bold yellow]{result.attack}:[/] {escape(flag)}", soft_wrap=True)
 
 
 def _draw(
@@ -223,10 +167,11 @@ def _draw(
     from fermibose.attacks import robustness_area
     from fermibose.attacks.figures import AXIS, draw_accuracy, draw_examples
 
-    title = f"{dataset.name}, {len(dataset.x_test)} test images"
-    name = f"{curve.attack}, area {robustness_area(curve):.1f}"
+    name = dataset.name.replace("$", r"\$")  # which begins a formula
+    heading = f"{name}, {len(dataset.x_test)} test images"
+    line = f"{curve.attack}, area {robustness_area(curve):.1f}"
     draw_accuracy(
-        {title: {name: curve}},
+        {heading: {line: curve}},
         output / "curve.png",
         axes_labels=[AXIS[curve.threat.norm]],
         points=results,

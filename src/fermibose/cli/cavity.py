@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from fermibose.cli.options import SeedOption
+from fermibose.cli.options import SeedOption, check_folder, console, say
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
-    from fermibose.theory import Solution
+    from fermibose.theory import Problem, Solution
 
 _METHODS = ("amp", "bp", "hmc", "ground")
 _ROWS = (
@@ -38,7 +38,7 @@ def cavity(
     rho: Annotated[float, typer.Option(help="Fraction of boson pairs, ρ.")] = 0.5,
     softness: Annotated[float, typer.Option(help="Softness a of the hinge.")] = 0.01,
     damping: Annotated[float, typer.Option(help="Part of the old messages kept.")] = 0.5,
-    max_iterations: Annotated[int, typer.Option(help="Sweeps at most (amp, bp).")] = 500,
+    max_iterations: Annotated[int, typer.Option(min=1, help="Sweeps at most (amp, bp).")] = 500,
     exact: Annotated[bool, typer.Option("--exact", help="Exactly ρP boson pairs.")] = False,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("cavity"),
@@ -54,16 +54,16 @@ def cavity(
     if method not in _METHODS:
         raise InputError(f"method {method!r} is not known: use {', '.join(_METHODS)}")
     problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness)
+    _check(problem, n, method, damping)
+    if method in ("amp", "bp"):
+        check_folder(output)
     instance = sample_instance(problem, n, seed=seed, counts="exact" if exact else "random")
     if method == "ground":
         instance = instance.at(math.inf)
-    if method in ("amp", "bp"):
-        _make(output)
-    console = Console(highlight=False)
     try:
         theory = solve(instance.problem)
     except ConvergenceError as error:
-        console.print(f"[yellow]no theory here:[/] {error}", soft_wrap=True)
+        console.print(f"[yellow]no theory here:[/] {escape(str(error))}", soft_wrap=True)
         theory = None
     found: Any
     if method == "hmc":
@@ -73,27 +73,42 @@ def cavity(
     else:
         run = amp if method == "amp" else belief_propagation
         found = run(instance, damping=damping, max_iterations=max_iterations, show=None)
-    _print(console, found, theory, title=f"{method}, N = {n}, P = {len(instance.train)}")
-    console.print(_verdict(method, found), soft_wrap=True)
+    _print(found, theory, title=f"{method}, N = {n}, P = {len(instance.train)}")
+    say(_verdict(method, found))
     if method in ("amp", "bp"):
         from fermibose.cavity.figures import draw_trajectory
 
         path = output / f"{method}_n{n}_seed{seed}.png"
         draw_trajectory(path, found, theory, damped=damping > 0 or method == "bp")
-        console.print(f"wrote {path}", soft_wrap=True)
+        say(f"wrote {path}")
 
 
-def _make(folder: Path) -> None:
-    """Make the folder before anything is computed for it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+def _check(problem: "Problem", n: int, method: str, damping: float) -> None:
+    """Refuse what the method cannot do, in the words of the command line, before any work."""
+    from fermibose.cavity.bp import bp_memory
+    from fermibose.cavity.checks import free_memory
+
+    if method != "ground" and problem.zero_temperature:
         raise InputError(
-            f"the figure cannot go to {folder} ({error.strerror}): name a folder with --output"
-        ) from None
+            f"--beta inf is zero temperature: {method} needs a finite one (say 50), or use "
+            "--method ground"
+        )
+    if not 0 <= damping < 1:
+        raise InputError(
+            f"--damping is the part of the old messages kept, at least 0 and below 1, got {damping}"
+        )
+    if method == "bp" and n > 0:
+        pairs, free = round(problem.alpha * n), free_memory()
+        need = bp_memory(n, pairs)
+        if need > free:
+            raise InputError(
+                f"--method bp with N = {n} and P = {pairs} needs {need / 1e9:.3g} GB, more than "
+                f"the {free / 1e9:.3g} GB that are free: use --method amp, or a smaller --n or "
+                "--alpha"
+            )
 
 
-def _print(console: Console, found: Any, theory: "Solution | None", *, title: str) -> None:
+def _print(found: Any, theory: "Solution | None", *, title: str) -> None:
     """The instance beside the theory, quantity by quantity."""
     table = Table("", "instance", "theory (N → ∞)", title=title, title_justify="left")
     for label, name, of_theory in _ROWS:
@@ -110,8 +125,9 @@ def _verdict(method: str, found: Any) -> str:
         return str(found.verdict)
     if method == "ground":
         reached = sorted(found.history)
+        descent = "converged" if found.converged else "did not converge: the gradient is not zero"
         return (
-            f"energy per weight {found.energy:.6f}, the lowest of {len(reached)} starts "
+            f"{descent}; energy per weight {found.energy:.6f}, the lowest of {len(reached)} starts "
             f"(median {reached[len(reached) // 2]:.6f})"
         )
     errors = ", ".join(f"{name} ± {error:.4f}" for name, error in found.errors.items())

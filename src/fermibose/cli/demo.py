@@ -1,4 +1,4 @@
-"""``fbm demo``: the machine beside the MLP on the bundled images, with the paper's settings."""
+"""``fbm demo``: the machine beside the MLP on the bundled images."""
 
 import time
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fermibose.cli.options import SeedOption, console
+from fermibose.cli.options import SeedOption, check_folder, console, say
+from fermibose.cli.subject import origin
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def demo(
     output: Annotated[Path, typer.Option(help="Folder for models, numbers and figures.")] = Path(
         "fbm-demo"
     ),
-    epochs: Annotated[int, typer.Option(help="Epochs of every training.")] = 100,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of every training.")] = 100,
     seed: SeedOption = 0,
 ) -> None:
     """Train the machine and the MLP of the same shape on 1000 bundled digits, and attack both."""
@@ -32,6 +33,7 @@ def demo(
     from fermibose.machine.recipe import Recipe
     from fermibose.machine.training import train
 
+    check_folder(output)
     dataset = load_dataset("mnist5k")
     recipe = Recipe(seed=seed, epochs=epochs, readout_epochs=epochs)
     console.print(
@@ -52,6 +54,7 @@ def demo(
             "seconds": round(time.perf_counter() - started, 2),
             **summarise(trainings[name]),
         }
+        trainings[name].net.info["data"] = origin(dataset, "mnist5k")
         trainings[name].net.save(output / name.lower())
 
     table = Table(title="Fermi-Bose machine and MLP")
@@ -76,9 +79,7 @@ def demo(
     for name, found in curves.items():
         summaries[name]["attacks"] = {key: curve.as_dict() for key, curve in found.items()}
     write_json(output / "comparison.json", summaries)
-    console.print(
-        f"written to {output}: models, comparison.json, curves.png, attacks.png", soft_wrap=True
-    )
+    say(f"written to {output}: models, comparison.json, curves.png, attacks.png")
 
 
 def _attack(

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from fermibose.cli.options import check_folder, console, say
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def theory(
     against: Annotated[
         Axis | None, typer.Option(metavar=_AXIS, help="With --sweep: phase diagram.")
     ] = None,
-    quantity: Annotated[str, typer.Option(help="What a phase diagram shows.")] = "accuracy",
+    quantity: Annotated[
+        str | None, typer.Option(help="What a phase diagram shows (default: accuracy).")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: every core.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for CSV and figure.")] = Path("theory"),
 ) -> None:
@@ -62,12 +65,14 @@ def theory(
     from fermibose.theory.curves import check_quantity
 
     problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness, activation)
-    console = Console()
+    if against is None and quantity is not None:
+        raise InputError("--quantity is what a phase diagram shows: give it --sweep and --against")
     if sweep is None:
         if against is not None:
             raise InputError("--against needs --sweep: give both axes of the phase diagram")
-        _print_point(console, solve(problem))
+        _print_point(solve(problem))
         return
+    check_folder(output)
     if against is None:
         curve = trace(problem, sweep[0], _values(sweep), workers=workers)
         stem = output / f"curve_{sweep[0]}"
@@ -76,6 +81,7 @@ def theory(
         unstable = len(curve) - int(curve.column("rs_stable").sum())
         total, failures = len(curve) + len(curve.failures), curve.failures
     else:
+        quantity = quantity or "accuracy"
         check_quantity(quantity)  # before the work, not after it
         diagram = phase_diagram(
             problem, sweep[0], _values(sweep), against[0], _values(against), workers=workers
@@ -86,12 +92,10 @@ def theory(
         total, failures = diagram.map("M").size, diagram.failures
         unstable = int((diagram.map("rs_stable") == 0).sum())
     for failure in failures:
-        console.print(f"[yellow]not solved:[/] {failure}", highlight=False, soft_wrap=True)
-    console.print(
+        console.print(f"[yellow]not solved:[/] {escape(str(failure))}", soft_wrap=True)
+    say(
         f"{total - len(failures)} of {total} points solved, "
-        f"replica symmetry unstable at {unstable}; wrote {stem}.csv and {stem}.png",
-        highlight=False,
-        soft_wrap=True,
+        f"replica symmetry unstable at {unstable}; wrote {stem}.csv and {stem}.png"
     )
 
 
@@ -100,11 +104,13 @@ def _values(axis: Axis) -> list[float]:
     name, start, stop, points = axis
     if points < 1:
         raise InputError(f"{name}: the number of points must be at least 1, got {points}")
+    if not (math.isfinite(start) and math.isfinite(stop)):
+        raise InputError(f"{name}: a curve goes from one number to another, got {start} to {stop}")
     step = (stop - start) / max(points - 1, 1)
     return [start + i * step for i in range(points)]
 
 
-def _print_point(console: Console, solution: "Solution") -> None:
+def _print_point(solution: "Solution") -> None:
     """The solution as a table, with a warning where replica symmetry is unstable."""
     table = Table(title="Replica-symmetric solution", title_justify="left", show_header=False)
     for label, name, form in _ROWS:
@@ -117,6 +123,5 @@ def _print_point(console: Console, solution: "Solution") -> None:
         console.print(
             "[yellow]warning:[/] replica symmetry is unstable here (AT eigenvalue above 1): "
             "these numbers are an approximation, usually a good one for M and q",
-            highlight=False,
             soft_wrap=True,
         )

@@ -1,10 +1,12 @@
-"""``fbm train`` and ``fbm evaluate``."""
+"""``fbm train``."""
 
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.markup import escape
 from typer import Option
 
 from fermibose.cli.options import (
@@ -13,8 +15,12 @@ from fermibose.cli.options import (
     PerClassOption,
     SeedOption,
     TestPerClassOption,
+    ThreadsOption,
+    check_folder,
     console,
+    say,
 )
+from fermibose.cli.subject import origin
 from fermibose.energy import Coupling
 from fermibose.errors import InputError
 from fermibose.files import write_json
@@ -22,6 +28,7 @@ from fermibose.files import write_json
 if TYPE_CHECKING:
     from fermibose.data import Dataset
     from fermibose.machine.pairing import Pairing
+    from fermibose.machine.recipe import Recipe
 
 
 MACHINE, TRAINING = "Machine", "Training"
@@ -76,9 +83,7 @@ def train(
         float, Option(help="λ of (λ/2N)|W|², for hidden layers.", rich_help_panel=TRAINING)
     ] = 0.01,
     seed: SeedOption = 0,
-    threads: Annotated[
-        int, Option(help="Threads; bits depend on their number.", rich_help_panel=TRAINING)
-    ] = 1,
+    threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for model, metrics and curves.")] = Path("fbm-run"),
     force: Annotated[bool, Option("--force", help="Replace the model that OUTPUT holds.")] = False,
 ) -> None:
@@ -94,14 +99,14 @@ def train(
     from fermibose.machine.recipe import Recipe
     from fermibose.machine.training import train as train_machine
 
+    check_folder(output)
     checkpoint = output / "checkpoint.safetensors"
     if (output / "model.json").exists() and not force:
         raise InputError(
             f"{output} already holds a model; choose another --output, or --force to replace it"
         )
-    dataset = load_dataset(
-        data, folder=folder, train_per_class=train_per_class, test_per_class=test_per_class
-    )
+    counts = {"train_per_class": train_per_class, "test_per_class": test_per_class}
+    dataset = load_dataset(data, folder=folder, **counts)
     recipe = Recipe(
         hidden=_widths(hidden),
         energy=PairEnergy(d_f, boson_weight=boson_weight, coupling=coupling),
@@ -117,6 +122,7 @@ def train(
         seed=seed,
         threads=threads,
     )
+    _check_memory(recipe, dataset)
     started = time.perf_counter()
     training = train_machine(
         dataset.x_train,
@@ -127,14 +133,12 @@ def train(
     )
     seconds = time.perf_counter() - started
     if training.interrupted:
-        console.print(
-            f"interrupted; {checkpoint} keeps what is trained. "
-            "The same command goes on from there.",
-            soft_wrap=True,
+        say(
+            f"interrupted; {checkpoint} keeps what is trained. The same command goes on from there."
         )
         raise typer.Exit(130)
     summary = {
-        "data": {"name": dataset.name, "checksum": dataset.checksum},
+        "data": origin(dataset, data, folder, **counts),
         "samples": {"train": len(dataset.x_train), "test": len(dataset.x_test)},
         "seconds": round(seconds, 3),
         **summarise(training),
@@ -147,54 +151,32 @@ def train(
     _print_summary(dataset, summary["final"], seconds, output)
 
 
-def evaluate(
-    model: Annotated[Path, typer.Argument(help="Folder written by `fbm train`.")],
-    data: DataOption = "mnist5k",
-    folder: FolderOption = None,
-    test_per_class: TestPerClassOption = None,
-    output: Annotated[Path | None, Option(help="Write the numbers to this JSON file.")] = None,
-) -> None:
-    """Evaluate a saved model on the test images of a data set, class by class."""
-    from rich.table import Table
-
-    from fermibose import FermiBoseNet
-    from fermibose.data import load_dataset
-    from fermibose.machine.evaluation import evaluate as evaluate_net
-
-    net = FermiBoseNet.load(model)
-    dataset = load_dataset(data, folder=folder, test_per_class=test_per_class)
-    found = evaluate_net(net, dataset.x_test, dataset.y_test)
-    table = Table(title=f"{model} on {dataset.name}, {len(dataset.x_test)} test images")
-    table.add_column("class")
-    table.add_column("accuracy (%)", justify="right")
-    table.add_column("most often taken for", justify="right")
-    classes = net.config["classes"]
-    for k, name in enumerate(classes):
-        if name in found.class_accuracy:
-            row = found.confusion[k].copy()
-            row[k] = 0
-            wrong = f"{classes[row.argmax()]} ({row.max()}×)" if row.any() else "—"
-            table.add_row(str(name), f"{100 * found.class_accuracy[name]:.1f}", wrong)
-    table.add_section()
-    table.add_row("all", f"[bold]{100 * found.accuracy:.2f}[/]", "")
-    console.print(table)
-    if output is not None:
-        content = {
-            "model": str(model),
-            "data": {"name": dataset.name, "checksum": dataset.checksum},
-            "accuracy": found.accuracy,
-            "cross_entropy": found.cross_entropy,
-            "class_accuracy": {str(k): v for k, v in found.class_accuracy.items()},
-            "confusion": found.confusion.tolist(),
-        }
-        write_json(output, content)
-
-
 def _widths(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        widths = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"--hidden takes widths like 1000 or 1000,500, got {text!r}") from None
+        widths = ()
+    if not widths or min(widths) < 1:
+        raise InputError(
+            f"--hidden takes widths of at least 1, like 1000 or 1000,500, got {text!r}"
+        )
+    return widths
+
+
+def _check_memory(recipe: "Recipe", dataset: "Dataset") -> None:
+    """Refuse a net that cannot fit before the system kills the process for want of memory."""
+    from fermibose.cavity.checks import free_memory
+
+    widths = [dataset.x_train.shape[1], *recipe.hidden]
+    weights = [inputs * units for inputs, units in pairwise(widths)]
+    learning = 3 * max(weights)  # the gradient of a layer and Adam's two moments
+    reading = (len(dataset.x_train) + len(dataset.x_test)) * widths[-1]  # what the readout sees
+    need, free = 4.0 * (sum(weights) + max(learning, reading)), free_memory()  # in float32
+    if need > free:
+        raise InputError(
+            f"--hidden {','.join(map(str, recipe.hidden))} takes at least {need / 1e9:.3g} GB, "
+            f"more than the {free / 1e9:.3g} GB that are free: use fewer units"
+        )
 
 
 def _pairing(choice: str, dataset: "Dataset") -> "Pairing":
@@ -212,7 +194,7 @@ def _print_summary(
 ) -> None:
     from rich.table import Table
 
-    table = Table(title=f"{dataset.name}: trained in {seconds:.1f} s")
+    table = Table(title=escape(f"{dataset.name}: trained in {seconds:.1f} s"))
     table.add_column("quantity")
     table.add_column("value", justify="right")
     for name, value in final.items():
@@ -223,4 +205,4 @@ def _print_summary(
         if name.startswith("layer"):
             table.add_row(name.replace("_", " "), f"{final[name]:.4f}")
     console.print(table)
-    console.print(f"written to {output}: model, metrics.json, curves.png", soft_wrap=True)
+    say(f"written to {output}: model, metrics.json, curves.png")

@@ -4,6 +4,7 @@ import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fermibose.data.bundled import load_digits
 from fermibose.data.idx import has_idx_files, read_idx_folder
@@ -14,6 +15,7 @@ from fermibose.errors import InputError
 
 _BUNDLED = ("mnist5k", "digits")
 _DOWNLOADED = ("mnist", "fashion-mnist")
+NAMES = _BUNDLED + _DOWNLOADED
 _MNIST_SIZES = (60_000, 10_000)
 
 
@@ -27,6 +29,20 @@ class Dataset:
     x_test: Images  # (m, pixels), in [0, 1]
     y_test: Labels  # (m,)
     image_shape: tuple[int, int] | None  # rows, columns; None if the rows of x are not images
+
+    def first(
+        self, *, train_per_class: int | None = None, test_per_class: int | None = None
+    ) -> "Dataset":
+        """Only the first so many images of each class, sorted by class (see ``per_class``)."""
+        kept: dict[str, Any] = {}
+        for part, count in (("train", train_per_class), ("test", test_per_class)):
+            if count is not None:
+                x, y = getattr(self, f"x_{part}"), getattr(self, f"y_{part}")
+                try:
+                    kept[f"x_{part}"], kept[f"y_{part}"] = per_class(x, y, count)
+                except InputError as error:
+                    raise InputError(f"{part}_per_class = {count}: {error}") from None
+        return replace(self, **kept)
 
     @property
     def checksum(self) -> str:
@@ -73,16 +89,10 @@ def load_dataset(
         dataset = _from_raw(path.resolve().name, read_idx_folder(path))
     else:
         raise InputError(
-            f"unknown data set {text!r}: choose {_listed(_BUNDLED + _DOWNLOADED)}, or give an "
+            f"unknown data set {text!r}: choose {_listed(NAMES)}, or give an "
             "existing folder of IDX files."
         )
-    if train_per_class is not None:
-        x, y = per_class(dataset.x_train, dataset.y_train, train_per_class)
-        dataset = replace(dataset, x_train=x, y_train=y)
-    if test_per_class is not None:
-        x, y = per_class(dataset.x_test, dataset.y_test, test_per_class)
-        dataset = replace(dataset, x_test=x, y_test=y)
-    return dataset
+    return dataset.first(train_per_class=train_per_class, test_per_class=test_per_class)
 
 
 def _mnist5k() -> Dataset:

@@ -38,10 +38,10 @@ def per_class(
     classes, available = np.unique(y, return_counts=True)
     if available.min() < start + count:
         worst = int(available.argmin())
+        which = f" (the first {start} are left out, {count} taken)" if start else ""
         raise InputError(
-            f"class {classes[worst]} has too few images: {start + count} are needed (the first "
-            f"{start} are left out, {count} taken), {available[worst]} are there. Take fewer, or "
-            "use a larger set."
+            f"class {classes[worst]} has too few images: {start + count} are needed{which}, "
+            f"{available[worst]} are there. Take fewer, or use a larger set."
         )
     rank = rank_in_class(y)
     chosen = np.flatnonzero((start <= rank) & (rank < start + count))

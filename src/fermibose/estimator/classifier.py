@@ -69,7 +69,8 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
     net_ : FermiBoseNet
         The trained network, a torch module that takes raw inputs.
     history_ : dict
-        ``"layer 1"`` … : boson_distance, fermion_distance, energy for each mini-batch;
+        ``"layer 1"`` … : boson_distance, fermion_distance, energy and boson_share (boson pairs per
+        pair) for each mini-batch;
         ``"readout"``: loss and train_accuracy for each epoch.
     classes_ : ndarray
         The labels, in the order of the net's outputs.

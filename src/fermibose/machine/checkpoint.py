@@ -69,9 +69,11 @@ class Checkpoint:
             with replacing(self.path) as draft:
                 save_file(tensors, draft, metadata=header)
         except (OSError, SafetensorError) as error:
+            full = any(text in str(error) for text in ("No space left", "quota exceeded"))
+            remedy = "make room" if full else "use a folder that can be written to"
             raise FermiboseError(
                 f"could not write the checkpoint {self.path} ({error}); the previous one, if any, "
-                "is intact: make room and resume"
+                f"is intact: {remedy} and resume"
             ) from error
         self._saved_at = time.monotonic()
 

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import torch
 
+from fermibose.errors import InputError
+
 
 @contextmanager
 def compute_settings(threads: int) -> Iterator[None]:
@@ -14,6 +16,8 @@ def compute_settings(threads: int) -> Iterator[None]:
     result reproducible. Denormals (in the moments of weights on inputs that are always zero) slow
     the optimiser.
     """
+    if threads < 1:
+        raise InputError(f"threads must be at least 1, got {threads}")
     threads_before, flushed_before = torch.get_num_threads(), _flushes_denormals()
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)

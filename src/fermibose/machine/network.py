@@ -15,6 +15,8 @@ from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.files import replacing, write_json
 from fermibose.machine.layers import Dense, LocalDense
 
+_FOLDER = "give the folder that FermiBoseNet.save or `fbm train` wrote"
+_AGAIN = "copy or train the model again"
 FORMAT, FORMAT_VERSION = "fermibose-net", 1
 WEIGHTS, CONFIG = "model.safetensors", "model.json"
 
@@ -123,11 +125,12 @@ class FermiBoseNet(nn.Module):
         config = _read_config(folder / CONFIG)
         weights = folder / WEIGHTS
         if not weights.is_file():
-            raise FileFormatError(f"{folder} has no {WEIGHTS}; it is not a complete saved model")
+            raise FileFormatError(
+                f"{folder} has no {WEIGHTS}; it is not a complete saved model: {_AGAIN}"
+            )
         if _sha256(weights) != config.pop("sha256", None):
             raise FileFormatError(
-                f"{weights} is truncated or corrupt (its checksum differs from {CONFIG}); "
-                "copy or train the model again"
+                f"{weights} is truncated or corrupt (its checksum differs from {CONFIG}); {_AGAIN}"
             )
         try:
             with torch.device("meta"):  # nothing is allocated before the shapes are known to fit
@@ -137,7 +140,8 @@ class FermiBoseNet(nn.Module):
             net.load_state_dict(load_file(weights), assign=True)
         except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise FileFormatError(
-                f"the weights in {weights} do not fit their description in {CONFIG}: {error}"
+                f"the weights in {weights} do not fit their description in {CONFIG} ({error}); "
+                f"{_AGAIN}"
             ) from error
         return net
 
@@ -145,15 +149,17 @@ class FermiBoseNet(nn.Module):
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        what = "it is a file" if path.parent.is_file() else f"it has no {path.name}"
+        raise FileFormatError(f"{path.parent} is not a saved model: {what}; {_FOLDER}") from None
+    except OSError as error:
         raise FileFormatError(
-            f"{path.parent} is not a saved model: it has no {path.name}; "
-            "give the folder that FermiBoseNet.save or `fbm train` wrote"
-        ) from None
-    except (ValueError, OSError) as error:
-        raise FileFormatError(f"{path} is not readable as JSON: {error}") from error
+            f"{path} cannot be read ({error.strerror}): check its permissions"
+        ) from error
+    except ValueError as error:
+        raise FileFormatError(f"{path} is not readable as JSON ({error}); {_AGAIN}") from error
     if not isinstance(config, dict) or config.pop("format", None) != FORMAT:
-        raise FileFormatError(f"{path} does not describe a fermibose net")
+        raise FileFormatError(f"{path} does not describe a fermibose net; {_FOLDER}")
     version = config.pop("format_version", None)
     if version != FORMAT_VERSION:
         raise FileFormatError(

@@ -150,15 +150,20 @@ def train(
 
 def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.Generator]:
     """A net of the recipe's shape with its first weights, and the generator that goes on."""
-    net = FermiBoseNet(
-        x.shape[1],
-        [int(units) for units in recipe.hidden],
-        int(y.max()) + 1,
-        activation=recipe.activation,
-        bias=recipe.bias,
-        readout_bias=recipe.readout == "ridge",
-        info={"fermibose": __version__, "torch": torch.__version__, "recipe": recipe.as_dict()},
-    )
+    try:
+        net = FermiBoseNet(
+            x.shape[1],
+            [int(units) for units in recipe.hidden],
+            int(y.max()) + 1,
+            activation=recipe.activation,
+            bias=recipe.bias,
+            readout_bias=recipe.readout == "ridge",
+            info={"fermibose": __version__, "torch": torch.__version__, "recipe": recipe.as_dict()},
+        )
+    except RuntimeError as error:  # of torch's allocator
+        raise InputError(
+            f"hidden layers of {recipe.hidden} units do not fit into memory: use fewer"
+        ) from error
     generator = torch.Generator().manual_seed(recipe.seed)
     net.initialise(generator)
     return net, generator

@@ -1,0 +1,141 @@
+"""The saved model that a command is asked about, and the data it is judged on."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from fermibose.cli.options import say
+from fermibose.errors import FermiboseError, InputError
+
+if TYPE_CHECKING:
+    from fermibose import FermiBoseNet
+    from fermibose.data import Dataset
+
+_WITHOUT_RECORD = "mnist5k"
+
+
+def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: int | None) -> Any:
+    """What a saved model says of its data: name, checksum, and how to load them again."""
+    from fermibose.data.dataset import NAMES
+
+    return {
+        "name": dataset.name,
+        "checksum": dataset.checksum,
+        "load": {
+            "name": name if name in NAMES else _absolute(Path(name)),
+            "folder": None if folder is None else _absolute(folder),
+            **counts,
+        },
+    }
+
+
+def load_subject(
+    model: Path, data: str | None, folder: Path | None
+) -> "tuple[FermiBoseNet, Dataset]":
+    """The net, and the data set named, or else the one it was trained on.
+
+    Says so where these are not known to be the same, and if test images may have been trained on.
+    """
+    from fermibose import FermiBoseNet
+    from fermibose.data import load_dataset
+
+    net = FermiBoseNet.load(model)
+    trained = net.info.get("data")
+    if not isinstance(trained, dict) or "name" not in trained:  # free to hold anything
+        trained = {}
+    if data is not None:
+        dataset = load_dataset(data, folder=folder)
+    elif trained:
+        dataset = _own_data(model, trained, folder)
+    else:
+        dataset = load_dataset(_WITHOUT_RECORD, folder=folder)
+        say(
+            f"note: {model} does not say what it was trained on; it is judged on "
+            f"{_WITHOUT_RECORD}. Name other data with --data."
+        )
+    features, inputs = dataset.x_test.shape[1], net.config["inputs"]
+    if features != inputs:
+        raise InputError(
+            f"{dataset.name} has {features} features, but the net takes {inputs}: name the kind of "
+            "data it was trained on with --data"
+        )
+    if trained and (difference := _difference(trained, dataset)):
+        seen = _may_be_seen(trained["name"], dataset.name)
+        warning = "; images scored here may be among those it was trained on" if seen else ""
+        say(f"note: {model} was trained on {difference}{warning}.")
+    return net, dataset
+
+
+def load_attacked(
+    model: Path, data: str | None, folder: Path | None, per_class: int
+) -> "tuple[FermiBoseNet, Dataset]":
+    """As :func:`load_subject`, with the first test images of each class only."""
+    import numpy as np
+
+    net, dataset = load_subject(model, data, folder)
+    available = int(np.unique(dataset.y_test, return_counts=True)[1].min())
+    return net, dataset.first(test_per_class=min(per_class, available))
+
+
+def title(model: Path, dataset: "Dataset") -> str:
+    """What a table is about, safe from markup."""
+    return escape(f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
+
+
+def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
+    """The data that the model was trained on, from ``folder`` or where they were then."""
+    from fermibose.data import load_dataset
+    from fermibose.data.dataset import NAMES
+
+    load = trained.get("load", {})
+    name, then = load.get("name", trained["name"]), load.get("folder")
+    if name not in NAMES:  # a folder of IDX files
+        place = Path(name) if folder is None else folder
+        if not place.is_dir():
+            raise InputError(
+                f"{model} was trained on a folder of IDX files, and there is no folder {place}: "
+                "name it with --data"
+            )
+        return load_dataset(place)
+    if folder is None and then is not None and Path(then).is_dir():
+        folder = Path(then)
+    try:
+        return load_dataset(name, folder=folder)
+    except FermiboseError as error:
+        if folder is not None:
+            raise
+        raise InputError(
+            f"{model} was trained on {name}, which cannot be loaded: {error} Name the folder of "
+            "its IDX files with --folder, or other data with --data."
+        ) from error
+
+
+def _difference(trained: Any, dataset: "Dataset") -> str:
+    """What tells the model's data from ``dataset``; empty if they are the same, or may be."""
+    load = trained.get("load")
+    if load is not None:
+        counts = {key: load.get(key) for key in ("train_per_class", "test_per_class")}
+        with suppress(InputError):  # fewer images than were taken: not the same
+            if dataset.first(**counts).checksum == trained["checksum"]:
+                return ""
+    if trained["name"] != dataset.name:
+        return f"{trained['name']} and is judged on {dataset.name}"
+    return "" if load is None else f"other files called {dataset.name} (their checksums differ)"
+
+
+def _may_be_seen(trained: str, judged: str) -> bool:
+    """Whether test images of one data set may be training images of another.
+
+    Those of mnist5k come from MNIST's training set; the test images of the other data sets with a
+    name of their own are in no other training set. What is in a folder is not known.
+    """
+    from fermibose.data.dataset import NAMES
+
+    known = trained in NAMES and judged in NAMES
+    return not known or trained == judged or (trained, judged) == ("mnist", "mnist5k")
+
+
+def _absolute(folder: Path) -> str:
+    return str(folder.expanduser().resolve())
