@@ -152,6 +152,9 @@ def test_sampling_is_compared_with_amp_on_the_same_instances():
     (verdict,) = (v for v in instances.verdicts(rows, quick()) if "sampling" in v.claim)
     assert verdict.measured == pytest.approx(0.01)
     assert verdict.error == pytest.approx(0, abs=1e-12)
+    few = [r for r in rows if r.seed != 1]
+    (verdict,) = (v for v in instances.verdicts(few, quick()) if "sampling" in v.claim)
+    assert verdict.word == "not measured"
 
 
 def test_one_instance_is_measured_as_the_method_says():

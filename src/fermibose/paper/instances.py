@@ -23,6 +23,7 @@ POINTS = ((0.5, 50.0), (0.8, 50.0), (1.0, 20.0))  # α, β: replica symmetry is 
 SAMPLED = POINTS[0]
 QUANTITIES = {"M": "M", "q": "q", "Q": "Q", "generalization_loss": "$ε_g$"}
 WALKS = {"hmc": "tempered sampling", "plain": "plain sampling from w = 1"}
+TOO_FEW = "fewer than three instances converged"
 HEAD = ("α", "β", "N", "converged", "M", "q", "Q", "ε_g")
 
 
@@ -90,7 +91,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             Verdict("instances", f"{where}: part that converges", len(good) / len(here), 1.0, 0.1)
         )
         for name in QUANTITIES:
-            off, note = None, "fewer than three instances converged"
+            off, note = None, TOO_FEW
             if len(good) > 2:
                 mean, error = mean_and_error(r.result[name] for r in good)
                 off = (mean - getattr(theory, name)) / error
@@ -133,15 +134,15 @@ def _walk_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     )
     for method, expected, sense in cases:
         every = _differences(rows, method)
-        differences = {n: values for n, values in every.items() if len(values) > 2} or every
-        if differences:
-            n, values = max(differences.items())
+        enough = {n: values for n, values in every.items() if len(values) > 2}
+        if every:
+            n, values = max((enough or every).items())
             mean, error = mean_and_error(values)
             tolerance = 0.005 if sense == "near" else 0.0
             found.append(
-                Verdict("instances", f"{WALKS[method]}, N = {n}: M minus that of AMP", mean,
-                        expected, tolerance, sense, error=number(error),
-                        note=f"the same {len(values)} instances")
+                Verdict("instances", f"{WALKS[method]}, N = {n}: M minus that of AMP",
+                        mean if enough else None, expected, tolerance, sense, error=number(error),
+                        note=f"the same {len(values)} instances" if enough else TOO_FEW)
             )  # fmt: skip
     return found
 

@@ -33,7 +33,7 @@ class Scale:
     sizes: tuple[int, ...] = (250, 500)
     sized: int = 4
     walks: tuple[int, ...] = (100,)
-    walked: int = 2
+    walked: int = 4
     # What goes beyond the paper: d_F and number of seeds, and the settings that are varied
     beyond: tuple[float, ...] = (0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8)
     beyond_seeds: int = 1
@@ -107,7 +107,6 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
             ("bp", 50, "alpha", (0.5,), 2),
             ("hmc", 200, "alpha", (0.5,), 2),
         ),
-        beyond=(0.2, 0.375, 0.455, 0.8),
         variations={"hidden": (100,), "per_class": (30,), "depth": (2,), "imbalance": (10.0,)},
     )
 
