@@ -21,7 +21,7 @@ class DaskCluster:
         if find_spec("distributed") is None:
             raise InputError(
                 f"{address} is the address of a Dask scheduler, which needs the extra: "
-                "pip install '.[cluster]'"
+                "pip install 'fermibose[cluster]'"
             )
         self.address = address
 
