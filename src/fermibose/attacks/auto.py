@@ -162,7 +162,7 @@ def _reference() -> ModuleType:
         import pyautoattack
     except ModuleNotFoundError:
         raise FermiboseError(
-            "AutoAttack needs the package pyautoattack: pip install '.[attacks]' in the clone"
+            "AutoAttack needs the extra with pyautoattack: pip install 'fermibose[attacks]'"
         ) from None
     return pyautoattack  # type: ignore[no-any-return]
 
