@@ -235,6 +235,11 @@ def test_sweeps_take_turns_until_they_are_close(monkeypatch):
     # A turn of acceleration begins with a plain step: it knows nothing yet.
     assert damped([1.0] * 12) == "----aa----aa"
     assert damped([1.0] * 5 + [1e-3] * 7) == "----aaaaaaaa"
+    plain, x = Mixer(messages, 0.0), messages.start
+    for k in range(12):  # without damping every sweep is taken as it is
+        new = fixed + 0.1 * (x - fixed) + 1e-3 * k
+        np.testing.assert_allclose(plain.after(x, new, 1.0), new, rtol=0, atol=1e-12)
+        x = new
 
 
 def test_state_evolution_is_the_trajectory_of_amp():

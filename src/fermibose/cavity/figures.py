@@ -40,9 +40,8 @@ def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
     """
     series = sorted({(r["method"], r["n"]) for r in rows})
     for k, (method, n) in enumerate(series):
-        aside = ScaledTranslation(
-            (4 * k - 2 * (len(series) - 1)) / 72, 0, ax.figure.dpi_scale_trans
-        )
+        points = 2.5 * (k - (len(series) - 1) / 2)
+        aside = ScaledTranslation(points / 72, 0, ax.figure.dpi_scale_trans)
         mark, colour, name = _MARKS[method]
         mine = [r for r in rows if (r["method"], r["n"]) == (method, n)]
         label: str | None = f"{name}, N = {n}"
