@@ -158,5 +158,5 @@ def test_the_missing_extra_is_named(net, images, monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(FermiboseError, match=r"pip install '\.\[attacks\]'"):
+    with pytest.raises(FermiboseError, match=r"pip install 'fermibose\[attacks\]'"):
         auto_attack(net, *images, ThreatModel())
