@@ -336,7 +336,7 @@ def test_the_history_ends_at_the_result_and_losses_follow_from_it():
 def test_belief_propagation_states_its_memory_and_refuses_what_does_not_fit(monkeypatch):
     instance = sample_instance(Problem(alpha=2.5), 40, seed=0)
     need = bp_memory(40, 100)
-    with pytest.raises(InputError, match=r"4000 messages in 0\.01 GB"):
+    with pytest.raises(InputError, match=r"4000 messages in 0\.013 GB"):
         belief_propagation(instance, max_memory=0.99 * need)
     monkeypatch.setattr("fermibose.cavity.passing.TURN", 1)
     tracemalloc.start()

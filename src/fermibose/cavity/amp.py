@@ -16,10 +16,10 @@ other means than those it corrects, and the iteration neither settles nor has th
 import numpy as np
 
 from fermibose.cavity.channel import PairChannel
-from fermibose.cavity.checks import check_memory
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, Pairs, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
+from fermibose.memory import check_memory
 from fermibose.theory.problem import Array
 from fermibose.theory.threads import one_thread
 
@@ -111,7 +111,7 @@ def amp(
     """
     m = start_means(instance, start, seed, least=2)
     check_memory(
-        f"AMP keeps the products of {len(instance.train)} pairs of N = {instance.n} inputs",
+        f"AMP keeps the products of {len(instance.train)} pairs of N = {instance.n} inputs in",
         24.0 * instance.n * len(instance.train),
         "use a smaller n or alpha",
     )

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fermibose.cavity.channel import PairChannel
-from fermibose.cavity.checks import check_memory, number
+from fermibose.cavity.checks import number
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
+from fermibose.memory import check_memory
 from fermibose.theory.problem import Array
 from fermibose.theory.threads import one_thread
 
@@ -121,7 +122,7 @@ def _check_memory(instance: Instance, max_memory: float | None) -> None:
     pairs = len(instance.train)
     check_memory(
         f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "
-        "messages",
+        "messages in",
         bp_memory(instance.n, pairs),
         "use amp(), which needs N messages, or a smaller instance",
         free=None if max_memory is None else number("max_memory", max_memory, above=0),

@@ -1,7 +1,6 @@
-"""Refusals that all rooms of single instances share: whole numbers, numbers, free memory."""
+"""Refusals that all modules of single instances share: whole numbers, numbers."""
 
 import math
-import os
 from typing import Any
 
 import numpy as np
@@ -25,27 +24,3 @@ def number(name: str, value: Any, *, above: float = -math.inf, below: float = ma
         bounds = [f"> {above:g}"] * (above > -math.inf) + [f"< {below:g}"] * (below < math.inf)
         raise InputError(f"{name} must be {' and '.join(bounds)}, got {value!r}")
     return float(value)
-
-
-def check_memory(what: str, need: float, remedy: str, free: float | None = None) -> None:
-    """Refuse what takes more bytes than are free (or than ``free``), before it is allocated."""
-    free = free_memory() if free is None else free
-    if need > free:
-        raise InputError(
-            f"{what} in {need / 1e9:.2f} GB, more than the {free / 1e9:.2f} GB that may be used: "
-            f"{remedy}"
-        )
-
-
-def free_memory() -> float:
-    """Bytes that can be had without swapping; infinite where the system does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            table = dict(line.split(":", 1) for line in lines)
-        return 1024.0 * int(table["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        pass
-    try:  # all there is, where what is free is not known
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return math.inf

@@ -86,7 +86,7 @@ def cavity(
 def _check(problem: "Problem", n: int, method: str, damping: float) -> None:
     """Refuse what the method cannot do, in the words of the command line, before any work."""
     from fermibose.cavity.bp import bp_memory
-    from fermibose.cavity.checks import free_memory
+    from fermibose.memory import check_memory
 
     if method != "ground" and problem.zero_temperature:
         raise InputError(
@@ -98,14 +98,12 @@ def _check(problem: "Problem", n: int, method: str, damping: float) -> None:
             f"--damping is the part of the old messages kept, at least 0 and below 1, got {damping}"
         )
     if method == "bp" and n > 0:
-        pairs, free = round(problem.alpha * n), free_memory()
-        need = bp_memory(n, pairs)
-        if need > free:
-            raise InputError(
-                f"--method bp with N = {n} and P = {pairs} needs {need / 1e9:.3g} GB, more than "
-                f"the {free / 1e9:.3g} GB that are free: use --method amp, or a smaller --n or "
-                "--alpha"
-            )
+        pairs = round(problem.alpha * n)
+        check_memory(
+            f"--method bp with N = {n} and P = {pairs} needs",
+            bp_memory(n, pairs),
+            "use --method amp, or a smaller --n or --alpha",
+        )
 
 
 def _print(found: Any, theory: "Solution | None", *, title: str) -> None:

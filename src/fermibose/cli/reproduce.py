@@ -11,8 +11,11 @@ from fermibose.cli.options import console
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fermibose.paper.scale import Scale
     from fermibose.paper.verdict import Verdict
+    from fermibose.sweep import Row
 
 
 def reproduce(
@@ -63,12 +66,7 @@ def reproduce(
         outcome = run(jobs, shelf, engine=worker)
         console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
         failures += len(outcome.failures)
-        for row in outcome.failures:
-            reason = (row.error or "").strip().splitlines()[-1]  # of its traceback
-            console.print(
-                f"[yellow]failed:[/] {escape(f'{row.params}, seed {row.seed}: {reason}')}",
-                soft_wrap=True,
-            )
+        _print_failures(outcome.failures)
         drawn = figure.draw(outcome.rows, scale)
         for suffix in (".png", ".svg"):
             save_figure(drawn, output / f"{name}{suffix}")
@@ -89,6 +87,15 @@ def reproduce(
             soft_wrap=True,
         )
         raise typer.Exit(1)
+
+
+def _print_failures(rows: "Iterable[Row]") -> None:
+    for row in rows:
+        reason = (row.error or "").strip().splitlines()[-1]  # of its traceback
+        console.print(
+            f"[yellow]failed:[/] {escape(f'{row.params}, seed {row.seed}: {reason}')}",
+            soft_wrap=True,
+        )
 
 
 def _write(path: Path, verdicts: "list[Verdict]", made: list[str], scale: "Scale") -> None:

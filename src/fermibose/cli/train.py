@@ -165,18 +165,17 @@ def _widths(text: str) -> tuple[int, ...]:
 
 def _check_memory(recipe: "Recipe", dataset: "Dataset") -> None:
     """Refuse a net that cannot fit before the system kills the process for want of memory."""
-    from fermibose.cavity.checks import free_memory
+    from fermibose.memory import check_memory
 
     widths = [dataset.x_train.shape[1], *recipe.hidden]
     weights = [inputs * units for inputs, units in pairwise(widths)]
     learning = 3 * max(weights)  # the gradient of a layer and Adam's two moments
     reading = (len(dataset.x_train) + len(dataset.x_test)) * widths[-1]  # what the readout sees
-    need, free = 4.0 * (sum(weights) + max(learning, reading)), free_memory()  # in float32
-    if need > free:
-        raise InputError(
-            f"--hidden {','.join(map(str, recipe.hidden))} takes at least {need / 1e9:.3g} GB, "
-            f"more than the {free / 1e9:.3g} GB that are free: use fewer units"
-        )
+    check_memory(
+        f"--hidden {','.join(map(str, recipe.hidden))} takes at least",
+        4.0 * (sum(weights) + max(learning, reading)),  # in float32
+        "use fewer units",
+    )
 
 
 def _pairing(choice: str, dataset: "Dataset") -> "Pairing":
