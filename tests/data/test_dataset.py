@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fermibose.data import Dataset, dataset, load_dataset, load_digits, load_idx, paper_split
-from fermibose.data.raw import RawSplit
+from fermibose.data.raw import SHA256, RawSplit
 from fermibose.errors import FermiboseError, InputError
 
 
@@ -59,7 +59,7 @@ def test_folder_by_path(tmp_path, small, write_folder):
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
 def test_order_of_places(tmp_path, small, write_folder, monkeypatch, no_download, name):
-    """The option wins over the subfolder, it over the folder itself, and all over OpenML."""
+    """The option wins over the environment, a subfolder over its folder, and all over OpenML."""
 
     def marked(folder, mark):
         return write_folder(folder, small | {"labels_test": np.full(4, mark, np.uint8)})
@@ -78,6 +78,8 @@ def test_order_of_places(tmp_path, small, write_folder, monkeypatch, no_download
     assert load_dataset(name).y_test.tolist() == [2] * 4
     option = marked(tmp_path / "option", 3)
     assert load_dataset(name, folder=option).y_test.tolist() == [3] * 4
+    marked(option / name, 4)
+    assert load_dataset(name, folder=option).y_test.tolist() == [4] * 4
 
 
 def test_incomplete_folder_is_an_error_not_a_download(tmp_path, small, monkeypatch, write_folder,
@@ -105,20 +107,19 @@ def test_openml_is_used_as_it_comes(small, monkeypatch):
 
 
 def test_a_full_set_must_be_what_its_name_says(tmp_path, small, write_folder, monkeypatch):
-    """With 6 and 4 images taken as the full size, and the small set's digest as MNIST's."""
+    """With 6 and 4 images taken as the full size, and the digests of two small sets."""
     folder = write_folder(tmp_path / "a", small)
     other = write_folder(tmp_path / "b", small | {"labels_test": np.zeros(4, np.uint8)})
-    fields = ("images_train", "labels_train", "images_test", "labels_test")
-    digest = hashlib.sha256(b"".join(bytes(small[field]) for field in fields)).hexdigest()
+    fields = ("images_train", "labels_train", "images_test")
+    kept = b"".join(bytes(small[field]) for field in fields)
+    for name, labels in (("mnist", small["labels_test"]), ("fashion-mnist", bytes(4))):
+        monkeypatch.setitem(SHA256, name, hashlib.sha256(kept + bytes(labels)).hexdigest())
     monkeypatch.setattr(dataset, "_MNIST_SIZES", (6, 4))
-    monkeypatch.setattr(dataset, "MNIST_SHA256", digest)
     check(load_dataset("mnist", folder=folder), load_idx(folder))
     check(load_dataset("fashion-mnist", folder=other), load_idx(other))
-    with pytest.raises(InputError, match=r"'mnist' was asked for, but .* are not those of MNIST"):
+    with pytest.raises(InputError, match=r"'mnist' was asked for, but .* are others"):
         load_dataset("mnist", folder=other)
-    with pytest.raises(
-        InputError, match=r"'fashion-mnist' was asked for, but .* are those of MNIST"
-    ):
+    with pytest.raises(InputError, match=r"'fashion-mnist' was asked for, but .* are others"):
         load_dataset("fashion-mnist", folder=folder)
     check(load_dataset(other), load_idx(other))  # by its path, whatever it is
 

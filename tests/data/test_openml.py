@@ -43,8 +43,8 @@ class FakeOpenML:
 def fake(monkeypatch):
     fake = FakeOpenML()
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", fake)
-    for name, sha256 in (("mnist", SHA256), ("fashion-mnist", None)):
-        source = replace(openml._SOURCES[name], sha256=sha256, train=TRAIN, test=TEST, side=2)
+    for name in ("mnist", "fashion-mnist"):
+        source = replace(openml._SOURCES[name], sha256=SHA256, train=TRAIN, test=TEST, side=2)
         monkeypatch.setitem(openml._SOURCES, name, source)
     return fake
 
@@ -136,9 +136,14 @@ def test_damaged_cache_without_network_says_both(fake, cached):
         load_openml("mnist")
 
 
-def test_cache_of_other_content_is_not_mnist(fake, cached):
+def test_cache_of_other_content_is_not_mnist(fake, cached, monkeypatch):
     """A consistent file whose content is not MNIST: the digest it carries does not save it."""
     fake.target = fake.target[::-1]
+    swapped = hashlib.sha256(
+        bytes(PIXELS[:TRAIN]) + bytes(LABELS[:3:-1]) + bytes(PIXELS[TRAIN:]) + bytes(LABELS[3::-1])
+    )
+    other = replace(openml._SOURCES["fashion-mnist"], sha256=swapped.hexdigest())
+    monkeypatch.setitem(openml._SOURCES, "fashion-mnist", other)
     load_openml("fashion-mnist")
     cached.write_bytes((cached.parent / "fashion-mnist.safetensors").read_bytes())
     fake.target = fake.target[::-1]

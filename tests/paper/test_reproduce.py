@@ -114,13 +114,24 @@ def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
 
 def test_data_that_cannot_be_had_are_left_out_and_the_verdict_says_why(monkeypatch):
     monkeypatch.setenv("FERMIBOSE_DATA", "no such folder")
-    beyond._obstacle.cache_clear()
+    beyond._failure.cache_clear()
     asked = replace(TINY, variations={"dataset": ("fashion-mnist",)})
     assert {job.params["dataset"] for job in beyond.plan(asked)} == {"mnist5k"}
     verdict = beyond.verdicts([], asked)[-1]
     assert verdict.reproduced is None
     assert "left out: FERMIBOSE_DATA is no such folder, which is not a folder" in verdict.note
-    beyond._obstacle.cache_clear()
+    beyond._failure.cache_clear()
+
+
+def test_other_data_are_looked_for_in_a_subfolder_of_the_one_given(tmp_path):
+    alone, both = tmp_path / "alone", tmp_path / "both"
+    for folder in (alone, both / "mnist", both / "fashion-mnist"):
+        folder.mkdir(parents=True)
+    for folder, other in ((alone, None), (both, str(both))):
+        asked = scale.full(folder)
+        assert asked.folder_of("mnist") == str(folder)
+        assert asked.folder_of("fashion-mnist") == other
+    assert scale.full().folder_of("mnist") is scale.full().folder_of("fashion-mnist") is None
 
 
 def row(d_f, seed, **result):
@@ -301,7 +312,7 @@ def test_a_file_of_verdicts_that_is_none_is_replaced(text, staged, tmp_path):
 def test_a_folder_of_data_that_does_not_exist_is_refused_at_once(staged, tmp_path):
     staged(rho="work")
     with pytest.raises(InputError, match=r"there is no folder .*none: name the one"):
-        fbm("rho", "--data", tmp_path / "none", "--output", tmp_path / "out")
+        fbm("rho", "--folder", tmp_path / "none", "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

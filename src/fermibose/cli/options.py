@@ -27,8 +27,8 @@ FolderOption = Annotated[
     Path | None,
     Option(
         "--folder",
-        help="Folder of IDX files for mnist or fashion-mnist (default: FERMIBOSE_DATA, else "
-        "a download).",
+        help="Folder of IDX files, or with subfolders mnist and fashion-mnist (default: "
+        "FERMIBOSE_DATA, else a download).",
         rich_help_panel=DATA,
     ),
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fermibose.cli.options import console
+from fermibose.cli.options import FolderOption, console
 from fermibose.errors import InputError
 
 
@@ -17,9 +17,7 @@ def report(
     full: Annotated[
         bool, typer.Option("--full/--quick", help="The scale that was reproduced.")
     ] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of MNIST's IDX files, as given to `reproduce`.")
-    ] = None,
+    folder: FolderOption = None,
     output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
 ) -> None:
     """Write the report: one self-contained page from what `fbm reproduce` has measured.
@@ -34,15 +32,15 @@ def report(
 
     if not store.exists():
         raise InputError(f"there is no {store}; run `fbm reproduce` first, or name its --store")
-    scale = (scales.full if full else scales.quick)(data)
+    scale = (scales.full if full else scales.quick)(folder)
     found = list(chapters(Store(store), scale))
     if not found:
         raise InputError(
             f"{store} holds no run of the {scale.name} scale; give the same --quick, --full and "
-            "--data as to `fbm reproduce`"
+            "--folder as to `fbm reproduce`"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        page = tell(found, scale, Path(folder))
+    with tempfile.TemporaryDirectory() as drafts:
+        page = tell(found, scale, Path(drafts))
     with replacing(output) as draft:
         draft.write_text(page, encoding="utf-8")
     console.print(f"written to {output}: {len(page) / 1e6:.1f} MB", soft_wrap=True)

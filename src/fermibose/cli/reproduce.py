@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from fermibose.cli.options import console
+from fermibose.cli.options import FolderOption, console
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ def reproduce(
     store: Annotated[
         Path | None, typer.Option(help="Results so far (default: results.sqlite in the output).")
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Folder of MNIST's IDX files (full: else FERMIBOSE_DATA or a download)."),
-    ] = None,
+    folder: FolderOption = None,
     output: Annotated[Path, typer.Option(help="Folder for figures and verdicts.")] = Path(
         "reproduction"
     ),
@@ -52,9 +49,9 @@ def reproduce(
     names = list(FIGURES) if not figures or "all" in figures else list(dict.fromkeys(figures))
     if unknown := [name for name in names if name not in FIGURES]:
         raise InputError(f"unknown figure {unknown[0]!r}: choose {', '.join(FIGURES)} or all")
-    if data is not None and not data.is_dir():
-        raise InputError(f"there is no folder {data}: name the one that has MNIST's IDX files")
-    scale = (scales.full if full else scales.quick)(data)
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: name the one that has MNIST's IDX files")
+    scale = (scales.full if full else scales.quick)(folder)
     worker = engine_named(engine)
     shelf = Store(store or output / "results.sqlite")
     verdicts: list[Verdict] = []

@@ -9,7 +9,7 @@ from typing import Any
 from fermibose.data.bundled import load_digits
 from fermibose.data.idx import has_idx_files, read_idx_folder
 from fermibose.data.openml import read_openml
-from fermibose.data.raw import MNIST_SHA256, Images, Labels, RawSplit, content_digest
+from fermibose.data.raw import SHA256, Images, Labels, RawSplit, content_digest
 from fermibose.data.subsets import paper_split, per_class, rank_in_class
 from fermibose.errors import InputError
 
@@ -67,8 +67,9 @@ def load_dataset(
     - "mnist5k": bundled, the split of ``paper_split()``, 1000 and 4000 images;
     - "digits": bundled, 1797 images of 8 × 8; of each class, every fifth image in order of
       appearance (the 5th, 10th, …) is for testing, the others for training;
-    - "mnist", "fashion-mnist": from ``folder`` if given; else from FERMIBOSE_DATA, if that is
-      an IDX folder or has one named like the data set; else from OpenML (cached).
+    - "mnist", "fashion-mnist": from ``folder`` if given, an IDX folder or one with a subfolder
+      named like the data set; else from FERMIBOSE_DATA, if that is such a folder; else from
+      OpenML (cached).
 
     A folder called like a data set must be written with a separator: "./mnist".
 
@@ -111,7 +112,7 @@ def _from_raw(name: str, raw: RawSplit) -> Dataset:
 
 def _find_raw(name: str, folder: str | os.PathLike[str] | None) -> RawSplit:
     """MNIST or Fashion-MNIST: the folder given, FERMIBOSE_DATA, OpenML, in this order."""
-    found = Path(folder).expanduser() if folder is not None else _folder_from_environment(name)
+    found = _folder_from_environment(name) if folder is None else _folder_of(name, Path(folder))
     if found is None:
         return read_openml(name)
     raw = read_idx_folder(found)
@@ -119,18 +120,17 @@ def _find_raw(name: str, folder: str | os.PathLike[str] | None) -> RawSplit:
     # sets of the same format are the user's own and pass.
     if (len(raw.labels_train), len(raw.labels_test)) != _MNIST_SIZES:
         return raw
-    is_mnist = content_digest(*raw) == MNIST_SHA256
-    if is_mnist != (name == "mnist"):
+    if content_digest(*raw) != SHA256[name]:
         raise InputError(
-            f"{name!r} was asked for, but the files in {found} are {'' if is_mnist else 'not '}"
-            f"those of MNIST: give the folder of {name} (as an option, or as the subfolder {name} "
-            "of FERMIBOSE_DATA), or give the folder in place of the name to use it as it is."
+            f"{name!r} was asked for, but the files in {found} are others: give the folder of "
+            f"{name} (as an option, or as the subfolder {name} of that or of FERMIBOSE_DATA), or "
+            "give the folder in place of the name to use it as it is."
         )
     return raw
 
 
 def _folder_from_environment(name: str) -> Path | None:
-    """FERMIBOSE_DATA/name, or FERMIBOSE_DATA itself if it holds IDX files, or None."""
+    """The folder of this data set in FERMIBOSE_DATA, or None."""
     value = os.environ.get("FERMIBOSE_DATA")
     if not value:
         return None
@@ -141,9 +141,14 @@ def _folder_from_environment(name: str) -> Path | None:
             f"FERMIBOSE_DATA is {value}, which is not a folder: set it to a folder of IDX files, "
             "or to one with subfolders mnist or fashion-mnist, or unset it."
         )
-    if (root / name).is_dir():
-        return root / name
-    return root if has_idx_files(root) else None
+    found = _folder_of(name, root)
+    return found if has_idx_files(found) or found != root else None
+
+
+def _folder_of(name: str, root: Path) -> Path:
+    """The folder itself, or its subfolder that is named like the data set."""
+    root = root.expanduser()
+    return root / name if (root / name).is_dir() else root
 
 
 def _listed(names: tuple[str, ...]) -> str:

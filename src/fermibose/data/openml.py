@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.data.raw import MNIST_SHA256, RawSplit, Split, content_digest
+from fermibose.data.raw import SHA256, RawSplit, Split, content_digest
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.files import replacing
 
@@ -20,7 +20,7 @@ from fermibose.files import replacing
 class _Source:
     openml_name: str
     version: int  # pinned: other versions differ in order or content
-    sha256: str | None  # of the true content, where known
+    sha256: str  # of the true content
     train: int = 60_000  # the first images are the training set …
     test: int = 10_000  # … and the last the test set
     side: int = 28
@@ -32,8 +32,8 @@ class _Source:
 
 
 _SOURCES = {
-    "mnist": _Source("mnist_784", 1, MNIST_SHA256),
-    "fashion-mnist": _Source("Fashion-MNIST", 1, None),
+    "mnist": _Source("mnist_784", 1, SHA256["mnist"]),
+    "fashion-mnist": _Source("Fashion-MNIST", 1, SHA256["fashion-mnist"]),
 }
 
 _BY_HAND = "Download the four IDX files by hand and give their folder."
@@ -122,10 +122,10 @@ def _download(name: str, damage: str) -> RawSplit:
     n = source.train
     split = RawSplit(images[:n], labels[:n], images[n:], labels[n:])
     found = content_digest(*split)
-    if source.sha256 not in (None, found):
+    if found != source.sha256:
         raise FileFormatError(
             f"what OpenML sent as {name} is not {name}: sha256 {found[:16]}… instead of "
-            f"{str(source.sha256)[:16]}…. {_BY_HAND}"
+            f"{source.sha256[:16]}…. {_BY_HAND}"
         )
     return split
 
@@ -172,6 +172,6 @@ def _read_cache(path: Path, source: _Source) -> RawSplit:
     found = content_digest(*split)
     if not source.fits(split):
         raise FileFormatError(f"The cached file {path} is damaged (unexpected array shapes).")
-    if found != recorded or source.sha256 not in (None, found):
+    if not found == recorded == source.sha256:
         raise FileFormatError(f"The cached file {path} is damaged (its sha256 does not match).")
     return split

@@ -18,8 +18,11 @@ Split: TypeAlias = tuple[Images, Labels, Images, Labels]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
-# The 70,000 images and labels of MNIST, in the order of the fields of RawSplit.
-MNIST_SHA256 = "06b0d1f124c4e5fa796686ade41a9b778edacc8622f2195a352ef479ad44fc16"
+# Of the 70,000 images and labels, in the order of the fields of RawSplit.
+SHA256 = {
+    "mnist": "06b0d1f124c4e5fa796686ade41a9b778edacc8622f2195a352ef479ad44fc16",
+    "fashion-mnist": "ca3ab2a37f845e1b8ae23cab1b51749a3011ba3bf1d9016176d75cbaabac376f",
+}
 
 
 class RawSplit(NamedTuple):

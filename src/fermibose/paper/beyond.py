@@ -42,7 +42,7 @@ def plan(scale: Scale) -> list[Job]:
     """
     jobs = []
     for changed in [{}, *_changes(scale)]:
-        if _obstacle(changed.get("dataset")):
+        if _obstacle(scale, changed):
             continue
         for seed in range(scale.beyond_seeds):
             runs = [(coupling, d_f) for coupling in COUPLINGS for d_f in scale.beyond]
@@ -74,7 +74,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         )
         mlp = float(over_seeds(chosen, "test_accuracy", scale=100, coupling="mlp")[0])
         if not (np.isfinite(mlp) and all(set(scale.beyond) <= set(c.x) for c in curves.values())):
-            note = _obstacle(changed.get("dataset")) or "runs are missing"
+            note = _obstacle(scale, changed) or "runs are missing"
             found.append(
                 Verdict("beyond", f"{name}: {ASCENT}", None, 3 * TYPICAL_ERROR, 0.0, "at least",
                         unit="points", note=note)
@@ -117,12 +117,16 @@ def _with(rows: Sequence[Row], scale: Scale, changed: dict[str, Any]) -> list[Ro
     ]
 
 
+def _obstacle(scale: Scale, changed: dict[str, Any]) -> str:
+    """Why other data cannot be loaded; nothing if they can."""
+    dataset = changed.get("dataset")
+    return "" if dataset is None else _failure(dataset, scale.folder_of(dataset))
+
+
 @cache
-def _obstacle(dataset: str | None) -> str:
-    """Why a dataset cannot be loaded; nothing if it can."""
+def _failure(dataset: str, folder: str | None) -> str:
     try:
-        if dataset is not None:
-            load_dataset(dataset)
+        load_dataset(dataset, folder=folder)
     except (FermiboseError, OSError) as error:
         return f"left out: {error}"
     return ""

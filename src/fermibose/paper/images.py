@@ -18,7 +18,7 @@ def images(
 ) -> Dataset:
     """Training images, the first ``per_class`` of each class, and 400 test images of each class.
 
-    dataset: "mnist" and "fashion-mnist" (folder or FERMIBOSE_DATA, else a download) take the test
+    dataset: "mnist" and "fashion-mnist" (folder, FERMIBOSE_DATA, else a download) take the test
     images from the test set, as published; "mnist5k" (bundled) takes images 100 to 500 of each
     class. imbalance: how many times larger the first class is than the last; class k of K keeps
     per_class·imbalance^{−k/(K−1)} images. The arrays are shared: do not change them.

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from fermibose.paper.images import images
@@ -23,7 +24,7 @@ class Scale:
     coarse: tuple[float, ...]  # d_F of Fig. 5, and of everything labelled
     seeds: int
     attacked: tuple[float, ...] = ()  # d_F at which both couplings meet PGD
-    folder: str | None = None  # of MNIST's IDX files; else FERMIBOSE_DATA or a download
+    folder: str | None = None  # of IDX files; else FERMIBOSE_DATA or a download
     epochs: int = 100
     hidden: int = 1000
     theory_points: int = 16  # of every curve of the theory
@@ -44,6 +45,12 @@ class Scale:
         """Whether the test images are the published ones."""
         return self.dataset == "mnist"
 
+    def folder_of(self, dataset: str) -> str | None:
+        """Where to look for a data set; data other than the scale's own in a subfolder only."""
+        if self.folder is None or dataset == self.dataset:
+            return self.folder
+        return self.folder if (Path(self.folder) / dataset).is_dir() else None
+
     def job(
         self,
         measure: Callable[..., Any],
@@ -58,7 +65,7 @@ class Scale:
     ) -> Job:
         """One run. ``changed``: parameters of the measuring function other than the paper's."""
         dataset = dataset or self.dataset
-        folder = self.folder if dataset == self.dataset else None
+        folder = self.folder_of(dataset)
         data = _checksum(dataset, per_class, imbalance, folder)
         params = {"coupling": coupling, "d_f": d_f, "dataset": dataset}
         params |= {"hidden": self.hidden, "epochs": self.epochs} | changed
@@ -112,7 +119,7 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
 
 
 def full(folder: str | os.PathLike[str] | None = None) -> Scale:
-    """As published: d_F = 0, 0.005, …, 1.2, five seeds, MNIST from a folder of IDX files."""
+    """As published: d_F = 0, 0.005, …, 1.2, five seeds, MNIST from a folder."""
     return Scale(
         "full",
         dataset="mnist",

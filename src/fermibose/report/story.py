@@ -153,7 +153,7 @@ def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
         "seeds": f"0 … {scale.seeds - 1}",
         "data": scale.dataset,
     }
-    again = f"fbm reproduce all --{scale.name}" + (" --data FOLDER" if scale.folder else "")
+    again = f"fbm reproduce all --{scale.name}" + (" --folder FOLDER" if scale.folder else "")
     return Section(
         "Parameters, versions, times",
         [
