@@ -226,7 +226,22 @@ def test_labelled_is_compared_with_averaged_where_it_gains_least():
     gain = gain_of(7.0)
     assert (gain.measured, gain.reproduced) == (-2.0, False)
     assert gain.error == pytest.approx(0.5**0.5)  # two errors of 1/2 each
-    assert "less robust at 1 of 2 d_F" in gain.note
+    assert gain.note.endswith("less robust at 1 of 2 d_F, 0.5 to 0.5")  # PGD is not measured
+
+
+def test_the_verdict_on_fgsm_says_what_a_single_step_misses():
+    def runs(coupling, step, pgd):
+        for d_f, one, many in zip((0.1, 0.5), step, pgd, strict=True):
+            curve = [0.9] * 10 + [one] + [0.0] * 69  # ε = 0.1 is the eleventh of 80
+            for result in ({"fgsm_area": 1.0, "fgsm_curve": curve}, {"pgd_accuracy": many}):
+                yield Row("", "", 1, {"coupling": coupling, "d_f": d_f}, 0, "", result)
+
+    rows = [*runs("averaged", (0.5, 0.6), (0.4, 0.2)), *runs("labelled", (0.5, 0.5), (0.3, 0.45))]
+    (gain,) = [v for v in fig5.verdicts(rows, TINY) if "every d_F: gain of FGSM" in v.claim]
+    assert gain.note.endswith(
+        "at ε = 0.1 FGSM misses up to 40.0 points (averaged, at d_F = 0.5) and 20.0 points "
+        "(labelled, at d_F = 0.1) of what PGD finds"
+    )
 
 
 def test_scales():

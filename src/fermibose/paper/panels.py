@@ -17,6 +17,7 @@ from fermibose.plotting import COLOURS
 from fermibose.sweep import Row
 
 PGD_STRENGTH = 0.1  # ε of the attack that is not in the paper, and of FGSM beside it
+_INDEX = PAPER_STRENGTHS.index(PGD_STRENGTH)
 MLP_AREA = {"fgsm": published.MLP_FGSM_AREA, "noise": published.MLP_NOISE_AREA}
 
 
@@ -84,24 +85,28 @@ def draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
     legend(ax, loc="upper left" if attack == "fgsm" else "lower right", fontsize=8)
 
 
+def at_one_strength(rows: Sequence[Row], attack: str, coupling: str) -> Series:
+    """Accuracy (%) against d_F under "fgsm" or "pgd" of the strength that both are measured at."""
+    if attack == "pgd":
+        return series(rows, "pgd_accuracy", coupling=coupling, scale=100)
+    found = series(rows, f"{attack}_curve", coupling=coupling, scale=100)
+    if found.mean.ndim < 2:  # nothing measured
+        return found
+    parts = {part: getattr(found, part)[:, _INDEX] for part in ("mean", "error", "spread")}
+    return replace(found, **parts)
+
+
 def draw_one_strength(axes: Any, rows: Sequence[Row]) -> None:
     """Accuracy against d_F at one strength: a single step on the left, PGD on the right."""
-    index = PAPER_STRENGTHS.index(PGD_STRENGTH)
-    for ax, quantity, name in ((axes[0], "fgsm_curve", "FGSM"), (axes[1], "pgd_accuracy", "PGD")):
+    for ax, attack, quantity in ((axes[0], "fgsm", "fgsm_curve"), (axes[1], "pgd", "pgd_accuracy")):
         for coupling in COUPLINGS:
-            found = series(rows, quantity, coupling=coupling, scale=100)
-            if found.mean.ndim == 2:
-                parts = {
-                    part: getattr(found, part)[:, index] for part in ("mean", "error", "spread")
-                }
-                found = replace(found, **parts)
-            draw_series(ax, found, coupling)
+            draw_series(ax, at_one_strength(rows, attack, coupling), coupling)
         mean = over_seeds(rows, quantity, coupling="mlp", scale=100)[0]
-        mean = mean[index] if np.ndim(mean) else mean
+        mean = mean[_INDEX] if np.ndim(mean) else mean
         if np.isfinite(mean):
             ax.axhline(mean, color=COLOUR["mlp"], linestyle="--", label=f"MLP, {mean:.1f} %")
         ax.set(xlabel="$d_F$", ylabel="accuracy (%)", xlim=(-0.05, 1.25), ylim=(0, 75))
-        ax.set_title(f"{name} at ε = {PGD_STRENGTH:g}")
+        ax.set_title(f"{attack.upper()} at ε = {PGD_STRENGTH:g}")
         legend(ax, fontsize=8, loc="upper left", ncols=2)
 
 
