@@ -104,43 +104,33 @@ def audit(
         steps = _everything(classes, seed, square_queries)
         withstood, robust, flags = _attack_in_turn(victim, threat, steps, advance)
         sample = _spread(victim.correct, probe)
-        looked_at = Probe(
-            victim.model,
-            victim.x[sample],
-            victim.y[sample],
-            withstood[sample],
-            classes,
-            threat,
-            tolerance,
-            seed,
-        )
+        part = victim.x[sample], victim.y[sample], withstood[sample]
+        looked_at = Probe(victim.model, *part, classes, threat, tolerance, seed)
         done = [checks.black_box(withstood, robust, tolerance), checks.no_flags(flags)]
-        for question in (
-            checks.gradients,
-            checks.iterated_beats_one_step,
-            checks.monotone_in_epsilon,
-            checks.monotone_in_steps,
-            checks.chance,
-            checks.restarts,
-            checks.rescaled,
-            checks.precision,
-            partial(checks.transfer, rival=rival),
-            partial(checks.binarised, features=features, images=50),
-        ):
+        for question in _questions(rival, features):
             done.append(question(looked_at))
             advance(status=done[-1].name)
-    return Audit(
-        threat,
-        len(robust),
-        float(victim.correct.double().mean()),
-        float(robust.double().mean()),
-        tuple(done),
-        {
-            "probe": len(sample),
-            "tolerance": tolerance,
-            "square_queries": square_queries,
-            "seed": seed,
-        },
+    clean, left = (float(part.double().mean()) for part in (victim.correct, robust))
+    parameters = {"probe": len(sample), "tolerance": tolerance}
+    parameters |= {"square_queries": square_queries, "seed": seed}
+    return Audit(threat, len(robust), clean, left, tuple(done), parameters)
+
+
+def _questions(
+    rival: nn.Module | None, features: Callable[[Tensor], Tensor] | None
+) -> tuple[Callable[[Probe], Check], ...]:
+    """The checks that look at the probe, in the order in which they run."""
+    return (
+        checks.gradients,
+        checks.iterated_beats_one_step,
+        checks.monotone_in_epsilon,
+        checks.monotone_in_steps,
+        checks.chance,
+        checks.restarts,
+        checks.rescaled,
+        checks.precision,
+        partial(checks.transfer, rival=rival),
+        partial(checks.binarised, features=features, images=50),
     )
 
 

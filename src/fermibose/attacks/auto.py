@@ -44,34 +44,28 @@ def auto_attack(
     warnings become ``flags``. attacks: a part of the ensemble only. square_queries: how often
     Square may ask; 5000 is standard, and most of the time goes there.
     """
-    threat.require("auto_attack", "linf", "l2")
-    low, high = threat.bounds
-    if threat.epsilon == 0 or not math.isfinite(high - low):
-        raise InputError("auto_attack needs epsilon > 0 and finite bounds")
-    unknown = set(attacks or ()) - KNOWN
-    if unknown:
-        raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {sorted(unknown)}")
+    _check(threat, attacks)
     reference = _reference()
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
-        frame = Frame(victim.model, victim.x.shape[1:], threat.bounds)
         logits = victim.model(victim.x[:1].requires_grad_())
         chosen = tuple(attacks) if attacks is not None else ensemble(logits.shape[1])
         flags: list[str] = []
         if not logits.requires_grad:
             chosen = tuple(attack for attack in chosen if attack == "square")
             flags.append("the output does not depend differentiably on the input: only Square ran")
-        examples, robust = victim.x.clone(), victim.correct.clone()
         rows = victim.correct.nonzero()[:, 0]
+        examples, robust = victim.x.clone(), victim.correct.clone()
         with (
             progress_bar("AutoAttack", len(victim.batches(rows)) * len(chosen), show=show) as bar,
             _listening(flags, bar, chosen),
             torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
         ):
+            frame = Frame(victim.model, victim.x.shape[1:], threat.bounds)
             adversary = reference.AutoAttack(
                 frame,
                 norm={"linf": "Linf", "l2": "L2"}[threat.norm],
-                eps=threat.epsilon / (high - low),
+                eps=threat.epsilon / (frame.high - frame.low),
                 seed=seed,
                 version="custom",
                 attacks=list(chosen),
@@ -82,25 +76,31 @@ def auto_attack(
                 found, _ = adversary.run_standard_evaluation(
                     frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
                 )
-                examples[rows] = frame.leave(found).clamp(low, high)
+                examples[rows] = frame.leave(found).clamp(*threat.bounds)
         for part in victim.batches(rows):
             outside = _outside(examples[part] - victim.x[part], threat)
             robust[part] = ~victim.wrong(examples[part], part) | outside
+        settings = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
         return AttackResult(
             "autoattack",
             threat,
             examples,
             victim.correct,
             robust,
-            {
-                "attacks": list(chosen),
-                "square_queries": square_queries,
-                "seed": seed,
-                "dtype": "torch.float32",
-            },
+            settings | {"dtype": "torch.float32"},
             tuple(flags),
             time.perf_counter() - started,
         )
+
+
+def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
+    threat.require("auto_attack", "linf", "l2")
+    low, high = threat.bounds
+    if threat.epsilon == 0 or not math.isfinite(high - low):
+        raise InputError("auto_attack needs epsilon > 0 and finite bounds")
+    unknown = set(attacks or ()) - KNOWN
+    if unknown:
+        raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {sorted(unknown)}")
 
 
 def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:

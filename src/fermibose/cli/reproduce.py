@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fermibose.paper.scale import Scale
     from fermibose.paper.verdict import Verdict
-    from fermibose.sweep import Row
+    from fermibose.sweep import Engine, Outcome, Row, Store
 
 
 def reproduce(
@@ -42,13 +42,9 @@ def reproduce(
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
     """
     from fermibose.paper import scale as scales
-    from fermibose.paper.figures import FIGURES
-    from fermibose.plotting import save_figure
-    from fermibose.sweep import Store, engine_named, run
+    from fermibose.sweep import Store, engine_named
 
-    names = list(FIGURES) if not figures or "all" in figures else list(dict.fromkeys(figures))
-    if unknown := [name for name in names if name not in FIGURES]:
-        raise InputError(f"unknown figure {unknown[0]!r}: choose {', '.join(FIGURES)} or all")
+    names = _chosen(figures)
     if folder is not None and not folder.is_dir():
         raise InputError(f"there is no folder {folder}: name the one that has MNIST's IDX files")
     scale = (scales.full if full else scales.quick)(folder)
@@ -58,16 +54,8 @@ def reproduce(
     made: list[str] = []
     failures = 0
     for name in names:
-        figure = FIGURES[name]
-        jobs = figure.plan(scale)
-        outcome = run(jobs, shelf, engine=worker)
-        console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
+        outcome = _make(name, scale, shelf, worker, output, verdicts)
         failures += len(outcome.failures)
-        _print_failures(outcome.failures)
-        drawn = figure.draw(outcome.rows, scale)
-        for suffix in (".png", ".svg"):
-            save_figure(drawn, output / f"{name}{suffix}")
-        verdicts += figure.verdicts(outcome.rows, scale)
         made.append(name)
         _write(output / "verdicts.json", verdicts, made, scale)
         if outcome.interrupted:
@@ -84,6 +72,40 @@ def reproduce(
             soft_wrap=True,
         )
         raise typer.Exit(1)
+
+
+def _chosen(figures: list[str] | None) -> list[str]:
+    from fermibose.paper.figures import FIGURES
+
+    names = list(FIGURES) if not figures or "all" in figures else list(dict.fromkeys(figures))
+    if unknown := [name for name in names if name not in FIGURES]:
+        raise InputError(f"unknown figure {unknown[0]!r}: choose {', '.join(FIGURES)} or all")
+    return names
+
+
+def _make(
+    name: str,
+    scale: "Scale",
+    store: "Store",
+    engine: "Engine",
+    output: Path,
+    verdicts: "list[Verdict]",
+) -> "Outcome":
+    """Run what a figure still lacks, draw it, and add its verdicts to the others."""
+    from fermibose.paper.figures import FIGURES
+    from fermibose.plotting import save_figure
+    from fermibose.sweep import run
+
+    figure = FIGURES[name]
+    jobs = figure.plan(scale)
+    outcome = run(jobs, store, engine=engine)
+    console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
+    _print_failures(outcome.failures)
+    drawn = figure.draw(outcome.rows, scale)
+    for suffix in (".png", ".svg"):
+        save_figure(drawn, output / f"{name}{suffix}")
+    verdicts += figure.verdicts(outcome.rows, scale)
+    return outcome
 
 
 def _print_failures(rows: "Iterable[Row]") -> None:

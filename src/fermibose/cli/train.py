@@ -3,12 +3,13 @@
 import time
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 from typer import Option
 
+from fermibose.cli import machine_options as opt
 from fermibose.cli.options import (
     DataOption,
     FolderOption,
@@ -21,7 +22,6 @@ from fermibose.cli.options import (
     say,
 )
 from fermibose.cli.subject import origin
-from fermibose.energy import Coupling
 from fermibose.errors import InputError
 from fermibose.files import write_json
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from fermibose.data import Dataset
     from fermibose.machine.pairing import Pairing
     from fermibose.machine.recipe import Recipe
-
-
-MACHINE, TRAINING = "Machine", "Training"
+    from fermibose.machine.training import Training
 
 
 def train(
@@ -39,49 +37,19 @@ def train(
     folder: FolderOption = None,
     train_per_class: PerClassOption = None,
     test_per_class: TestPerClassOption = None,
-    hidden: Annotated[
-        str, Option(help="Units of each hidden layer: 1000 or 1000,500.", rich_help_panel=MACHINE)
-    ] = "1000",
-    d_f: Annotated[
-        float, Option(help="Target squared distance of fermion pairs.", rich_help_panel=MACHINE)
-    ] = 0.4,
-    coupling: Annotated[
-        Coupling,
-        Option(help="Loss as printed, or as in the published figures.", rich_help_panel=MACHINE),
-    ] = "labelled",
-    pairing: Annotated[
-        Literal["labels", "self"],
-        Option(help="Pairs by class, or self-supervised.", rich_help_panel=MACHINE),
-    ] = "labels",
-    boson_weight: Annotated[
-        float, Option(help="Weight of boson pairs.", rich_help_panel=MACHINE)
-    ] = 1.0,
-    activity: Annotated[
-        float, Option(help="Penalty on the mean activity.", rich_help_panel=MACHINE)
-    ] = 0.0,
-    activation: Annotated[
-        Literal["half_tanh", "tanh"],
-        Option(help="(1 + tanh z)/2, or tanh z.", rich_help_panel=MACHINE),
-    ] = "half_tanh",
-    readout: Annotated[
-        Literal["cross_entropy", "ridge"],
-        Option(help="As in the paper, or in closed form.", rich_help_panel=MACHINE),
-    ] = "cross_entropy",
-    epochs: Annotated[
-        int, Option(help="Epochs for each hidden layer.", rich_help_panel=TRAINING)
-    ] = 100,
-    readout_epochs: Annotated[
-        int, Option(help="Epochs for the readout.", rich_help_panel=TRAINING)
-    ] = 100,
-    batch_size: Annotated[
-        int, Option(help="Images in a mini-batch.", rich_help_panel=TRAINING)
-    ] = 50,
-    learning_rate: Annotated[
-        float, Option(help="Of Adam, for hidden layers.", rich_help_panel=TRAINING)
-    ] = 0.01,
-    weight_decay: Annotated[
-        float, Option(help="λ of (λ/2N)|W|², for hidden layers.", rich_help_panel=TRAINING)
-    ] = 0.01,
+    hidden: opt.HiddenOption = "1000",
+    d_f: opt.DistanceOption = 0.4,
+    coupling: opt.CouplingOption = "labelled",
+    pairing: opt.PairingOption = "labels",
+    boson_weight: opt.BosonWeightOption = 1.0,
+    activity: opt.ActivityOption = 0.0,
+    activation: opt.ActivationOption = "half_tanh",
+    readout: opt.ReadoutOption = "cross_entropy",
+    epochs: opt.EpochsOption = 100,
+    readout_epochs: opt.ReadoutEpochsOption = 100,
+    batch_size: opt.BatchSizeOption = 50,
+    learning_rate: opt.LearningRateOption = 0.01,
+    weight_decay: opt.WeightDecayOption = 0.01,
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for model, metrics and curves.")] = Path("fbm-run"),
@@ -94,8 +62,6 @@ def train(
     """
     from fermibose import PairEnergy
     from fermibose.data import load_dataset
-    from fermibose.machine.evaluation import summarise
-    from fermibose.machine.figures import draw_curves
     from fermibose.machine.recipe import Recipe
     from fermibose.machine.training import train as train_machine
 
@@ -137,8 +103,20 @@ def train(
             f"interrupted; {checkpoint} keeps what is trained. The same command goes on from there."
         )
         raise typer.Exit(130)
+    final = _save(training, dataset, origin(dataset, data, folder, **counts), seconds, output)
+    checkpoint.unlink(missing_ok=True)  # not before everything is on disk
+    _print_summary(dataset, final, seconds, output)
+
+
+def _save(
+    training: "Training", dataset: "Dataset", source: Any, seconds: float, output: Path
+) -> dict[str, float]:
+    """Write model, metrics and curves; returns the final numbers."""
+    from fermibose.machine.evaluation import summarise
+    from fermibose.machine.figures import draw_curves
+
     summary = {
-        "data": origin(dataset, data, folder, **counts),
+        "data": source,
         "samples": {"train": len(dataset.x_train), "test": len(dataset.x_test)},
         "seconds": round(seconds, 3),
         **summarise(training),
@@ -147,8 +125,8 @@ def train(
     training.net.save(output)
     write_json(output / "metrics.json", summary)
     draw_curves({"machine": training}, output / "curves.png")
-    checkpoint.unlink(missing_ok=True)  # not before everything is on disk
-    _print_summary(dataset, summary["final"], seconds, output)
+    final: dict[str, float] = summary["final"]
+    return final
 
 
 def _widths(text: str) -> tuple[int, ...]:
