@@ -7,6 +7,7 @@ import pytest
 
 from fermibose.cavity import amp, sample_instance
 from fermibose.paper import fig2, instances, rho
+from fermibose.paper.agreement import chance, two_sigma
 from fermibose.paper.scale import full, quick
 from fermibose.paper.theory_curves import curve_of, measure_curve
 from fermibose.sweep import Row
@@ -128,17 +129,34 @@ def test_sizes_are_judged_in_standard_errors_of_what_converged():
     z = statistics.mean(values) - theory.M
     z /= statistics.stdev(values) / 3**0.5
     assert found["M in standard errors from theory"].measured == pytest.approx(z)
-    # As rare as two standard errors of a Gaussian, 4.55 %, for the error of three instances.
-    drawn = np.random.default_rng(0).standard_normal((200_000, 3))
-    off = np.abs(drawn.mean(1)) / (drawn.std(1, ddof=1) / 3**0.5)
-    tolerance = found["M in standard errors from theory"].tolerance
-    assert (off > tolerance).mean() == pytest.approx(0.0455, abs=0.002)
+    assert found["M in standard errors from theory"].tolerance == pytest.approx(two_sigma(3))
     few = {v.claim.split(": ")[1]: v for v in instances.verdicts(rows[:2], quick())}
     assert few["M in standard errors from theory"].word == "not measured"
     line = instances.table(rows)[1]
     assert line[:4] == ("0.5", "50", "200", "3 of 4")
     assert line[4].startswith(f"{statistics.mean(values):.4f} ± ")
     assert instances.table(rows)[-1][4] == f"{theory.M:.4f}"
+
+
+def test_all_quantities_of_enough_instances_are_judged_together():
+    names = list(instances.QUANTITIES)
+    theory = solve(Problem(alpha=0.5))
+    exact = np.array([getattr(theory, name) for name in names])
+    drawn = np.random.default_rng(5).standard_normal((20, 4)) / 100
+    drawn -= drawn.mean(0)
+
+    def judged(off):
+        rows = [
+            row({"converged": True} | dict(zip(names, exact + off + noise, strict=True)), seed,
+                method="amp", n=200, alpha=0.5, beta=50.0)
+            for seed, noise in enumerate(drawn)
+        ]  # fmt: skip
+        (verdict,) = [v for v in instances.verdicts(rows, quick()) if "together" in v.claim]
+        return verdict
+
+    for off, agrees in ((0.001, True), (0.01, False)):
+        assert judged(off).measured == pytest.approx(chance(drawn, [-off] * 4))
+        assert judged(off).reproduced is agrees
 
 
 def test_sampling_is_compared_with_amp_on_the_same_instances():

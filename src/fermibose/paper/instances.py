@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import norm
-from scipy.stats import t as student
 
 from fermibose.cavity.figures import mean_and_error
 from fermibose.cavity.measure import measure_messages, measure_sampling
+from fermibose.paper.agreement import RARE, chance, two_sigma
 from fermibose.paper.drawing import legend
 from fermibose.paper.scale import Scale
 from fermibose.paper.series import Run, finished
@@ -77,7 +76,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
 
 
 def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
-    """AMP at the largest size in standard errors from theory; sampling against AMP."""
+    """AMP at the largest size in standard errors from theory, and jointly; sampling against AMP."""
     found = []
     for alpha, beta in POINTS:
         runs = _runs(rows, "amp", alpha, beta)
@@ -98,7 +97,17 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
                 note = f"{mean:.4f} ± {error:.4f} of {len(good)} instances"
             found.append(
                 Verdict("instances", f"{where}: {name} in standard errors from theory",
-                        off, 0.0, _two_sigma(len(good)), note=note)
+                        off, 0.0, two_sigma(len(good)), note=note)
+            )  # fmt: skip
+        together = chance(
+            [[r.result[name] for name in QUANTITIES] for r in good],
+            [getattr(theory, name) for name in QUANTITIES],
+        )
+        if together is not None:
+            found.append(
+                Verdict("instances", f"{where}: all four together, chance to be as far from theory",
+                        together, RARE, 0.0, "at least",
+                        note=f"Hotelling's test, {len(good)} instances")
             )  # fmt: skip
     return found + _walk_verdicts(rows)
 
@@ -188,14 +197,6 @@ def _differences(rows: Sequence[Row], method: str) -> dict[int, list[float]]:
         if other is not None and other["converged"] and run.result["converged"]:
             found.setdefault(run.params["n"], []).append(run.result["M"] - other["M"])
     return found
-
-
-def _two_sigma(instances: int) -> float:
-    """Standard errors that a mean exceeds as rarely as a Gaussian exceeds two of its own.
-
-    Few instances give an uncertain error (Student's distribution); 20 make it 2.1.
-    """
-    return float(student.ppf(norm.cdf(2), max(instances - 1, 1)))
 
 
 def _runs(rows: Sequence[Row], method: str, alpha: float, beta: float) -> list[Run]:
