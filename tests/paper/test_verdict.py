@@ -28,6 +28,12 @@ def test_tolerance(sense, measured, reproduced, excess):
     assert ("NOT" in verdict.word) is not reproduced
 
 
+def test_what_the_paper_does_not_claim_holds_or_not():
+    for measured, word in ((1.0, "holds"), (2.0, "does NOT hold, by 1")):
+        verdict = Verdict("fig5", "labelled does better", measured, 1.0, unpublished=True)
+        assert (verdict.word, verdict.reproduced) == (word, measured == 1.0)
+
+
 def test_the_bound_itself_is_allowed():
     assert Verdict("fig4", "peak", 0.23, 0.2, 0.03).reproduced
 

@@ -76,7 +76,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         found.append(
             Verdict("fig4", "labelled: one maximum only, the second one rises at most",
                     marks.dip, 0.0, 3 * (noise or TYPICAL_ERROR), "at most", error=noise,
-                    unit="points",
+                    unit="points", unpublished=True,
                     note=f"best {labelled.mean[best]:.2f} % at d_F = {labelled.x[best]:g}")
         )  # fmt: skip
     return found

@@ -133,5 +133,5 @@ def _comparison(
     return [
         Verdict("fig5", f"labelled more robust than averaged at every d_F: gain of {name}",
                 float(gain[worst]), 0.0, 2 * float(np.nan_to_num(error[worst])), "at least",
-                error=number(error[worst]), note=note + explanation)
+                error=number(error[worst]), note=note + explanation, unpublished=True)
     ]  # fmt: skip

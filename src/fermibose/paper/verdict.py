@@ -27,6 +27,7 @@ class Verdict:
     note: str = ""
     absent: bool = False  # it was looked for and is not there, which no tolerance covers
     unlike: bool = False  # of other images than the published: shown, and not judged
+    unpublished: bool = False  # a claim that the paper does not make: it holds or not
 
     @property
     def reproduced(self) -> bool | None:
@@ -47,13 +48,15 @@ class Verdict:
     @property
     def word(self) -> str:
         """The verdict in words, with how far outside of the tolerance it is if it is."""
+        failure = "does NOT hold" if self.unpublished else "NOT reproduced"
         if self.absent:
-            return "NOT reproduced, there is no such point"
+            return f"{failure}, there is no such point"
         if self.excess is None:
             return "not measured"
         if self.unlike:
             return "not comparable, other images"
-        return "reproduced" if self.reproduced else f"NOT reproduced, by {self.excess:.2g}"
+        success = "holds" if self.unpublished else "reproduced"
+        return success if self.reproduced else f"{failure}, by {self.excess:.2g}"
 
     def measured_text(self) -> str:
         """The measured value with its standard error."""

@@ -97,14 +97,14 @@ def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: boo
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     """Claim, measured, asked for, verdict, remark."""
-    words: dict[bool | None, str] = {True: "reproduced", False: "not reproduced"}
     rows = []
     for v in verdicts:
         wrong = v.excess and v.reproduced is False
         off = f"off by {v.excess:.3g} more than allowed" if wrong else ""
         off = "there is no such point" if v.absent else off
         remark = "; ".join(filter(None, (off, v.note)))
-        badge = Badge(words.get(v.reproduced, v.word), v.reproduced)
+        word = v.word.split(", ")[0].lower() if v.reproduced is False else v.word
+        badge = Badge(word, v.reproduced)
         rows.append((v.claim, v.measured_text(), v.expected_text(), badge, remark))
     return Table(("claim", "measured ± s.e.", "asked for", "verdict", "remark"), rows)
 
