@@ -202,6 +202,12 @@ MUTANTS = [
     Mutant("cavity: force on the second input", "cavity/landscape.py", "-push * slope[1]", "push * slope[1]", REFEREES),
     Mutant("cavity: exchange upside down", "cavity/sampling.py", "(self.E[hot + 1] - self.E[hot])", "(self.E[hot] - self.E[hot + 1])", REFEREES),
     Mutant("cavity: trajectories always accepted", "cavity/sampling.py", "yes = rng.random(betas.size) < np.exp(np.minimum(-loss, 0))", "yes = rng.random(betas.size) < 2", REFEREES),
+    Mutant("paper: covariance left out of the joint test", "paper/agreement.py", "np.linalg.solve(spread, off)", "(off / np.diag(spread))", "tests/paper/test_agreement.py"),
+    Mutant("paper: degrees of freedom", "paper/agreement.py", "(n - k) / (k * (n - 1))", "1 / k", "tests/paper/test_agreement.py"),
+    Mutant("paper: step minus many steps", "paper/fig5.py", "step.mean[i] - many.mean[j]", "many.mean[j] - step.mean[i]", "tests/paper/test_reproduce.py"),
+    Mutant("paper: MNIST's folder for other data", "paper/scale.py", "return self.folder if (Path(self.folder) / dataset).is_dir() else None", "return self.folder", "tests/paper/test_reproduce.py"),
+    Mutant("data: any full set is Fashion-MNIST", "data/dataset.py", "content_digest(*raw) != SHA256[name]", "name == 'mnist' and content_digest(*raw) != SHA256[name]", "tests/data/test_dataset.py"),
+    Mutant("data: subfolder of the option ignored", "data/dataset.py", "root / name if (root / name).is_dir() else root", "root", "tests/data/test_dataset.py"),
 ]  # fmt: skip
 
 
