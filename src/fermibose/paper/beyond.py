@@ -57,10 +57,10 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
     count = len(scale.variations)
     with canvas(rows=count, columns=2, size=(9.6, 3.2 * count)) as (fig, axes):
         for panels, (name, values) in zip(axes, scale.variations.items(), strict=True):
+            panels[1].sharey(panels[0])  # before drawing, so that the scale fits both
             for ax, coupling in zip(panels, COUPLINGS, strict=True):
                 _draw_setting(ax, rows, scale, coupling, name, [_usual(scale)[name], *values])
                 ax.set_title(f"{NAMES[name]}, {coupling}")
-            panels[1].sharey(panels[0])
     return fig
 
 
