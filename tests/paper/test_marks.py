@@ -47,6 +47,22 @@ def test_a_dip_below_the_noise_is_none_and_above_it_is_one():
     assert marked_points(D_F[::5], shallow, 84.0, noise=0.05).V is not None
 
 
+@pytest.mark.parametrize(
+    "heights",
+    [
+        [31, 26.6, 40, 55, 50, 48, 46, 45],  # falls from its first point, then one maximum
+        [26, 30, 55, 50, 46, 45, 47, 50],  # rises again to its last
+        [60, 26, 40, 55, 50, 48, 46, 45],  # highest at its first
+        [45, 46, 48, 50, 55, 40, 26, 60],  # and at its last
+    ],
+)
+def test_the_end_of_a_curve_is_no_peak(heights):
+    d_f = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.2])
+    marks = marked_points(d_f, np.array(heights, dtype=float), 79.0, noise=0.3)
+    assert (marks.P1, marks.V) == (None, None)
+    assert marks.dip == 0
+
+
 def test_a_curve_that_stays_below_the_mlp_has_no_crossing():
     marks = marked_points(D_F, two_peaks(D_F, 83.0), 99.0, noise=0.1)
     assert (marks.S1, marks.S2) == (None, None)

@@ -56,12 +56,17 @@ def test_instances_are_held_against_the_curve_where_they_converged():
     other = {"generalization_loss": 9.0, "converged": True}
     rows.append(row(other, 0, method="amp", n=9, alpha=2.5, delta=0.1))  # of the other panel
     rows.append(row(other, 0, method="amp", n=9, alpha=5.0, delta=0.5))  # theory not solved there
-    near = {"generalization_loss": 0.101, "converged": True}
+    near = {"generalization_loss": 0.15, "converged": True}
     rows += [row(near, seed, method="amp", n=9, alpha=1.0, delta=0.5) for seed in range(2)]
     (verdict,) = fig2.verdicts(rows, quick())
-    assert verdict.measured == pytest.approx(statistics.mean(losses) - 0.2)
-    assert verdict.error == pytest.approx(statistics.stdev(losses) / 3**0.5)
-    assert verdict.note == "6 of 7 instances converged; farthest at N = 9, α = 0.5"
+    assert verdict.measured == pytest.approx(100 * (statistics.mean(losses) / 0.2 - 1))
+    assert verdict.error == pytest.approx(100 * statistics.stdev(losses) / 0.2 / 3**0.5)
+    assert verdict.note == (
+        "6 of 7 instances converged; 1 points have at least 3; farthest at N = 9, α = 0.5"
+    )
+    few = [r for r in rows if r.seed != 1]  # two at each α: not enough to judge
+    (verdict,) = fig2.verdicts(few, quick())
+    assert (verdict.word, verdict.note) == ("not measured", "4 of 5 instances converged; nowhere 3")
 
 
 def test_deviations_of_opposite_sign_do_not_cancel():
@@ -70,7 +75,7 @@ def test_deviations_of_opposite_sign_do_not_cancel():
         result = {"generalization_loss": loss, "converged": True}
         rows += [row(result, seed, method="amp", n=9, alpha=alpha, delta=0.5) for seed in range(3)]
     (verdict,) = fig2.verdicts(rows, quick())
-    assert abs(verdict.measured) == pytest.approx(0.08)
+    assert abs(verdict.measured) == pytest.approx(40.0)
     assert not verdict.reproduced
 
 
@@ -167,12 +172,18 @@ def test_sampling_is_compared_with_amp_on_the_same_instances():
     rows.append(instance_row(1, 99.0, method="plain", converged=False))
     larger = {"n": 400}  # a single instance judges nothing
     rows += [instance_row(0, 0.5, **larger), instance_row(0, 0.9, method="hmc", **larger)]
-    (verdict,) = (v for v in instances.verdicts(rows, quick()) if "sampling" in v.claim)
-    assert verdict.measured == pytest.approx(0.01)
-    assert verdict.error == pytest.approx(0, abs=1e-12)
+    judged = [v for v in instances.verdicts(rows, quick()) if "sampling" in v.claim]
+    assert [v.claim for v in judged] == [
+        f"tempered sampling, N = 100: {name} minus that of AMP" for name in ("M", "q", "Q")
+    ]
+    theory = solve(Problem(alpha=0.5))
+    for verdict, name in zip(judged, ("M", "q", "Q"), strict=True):
+        assert verdict.measured == pytest.approx(0.01)
+        assert verdict.error == pytest.approx(0, abs=1e-12)
+        assert verdict.tolerance == pytest.approx(0.01 * getattr(theory, name))
     few = [r for r in rows if r.seed != 1]
-    (verdict,) = (v for v in instances.verdicts(few, quick()) if "sampling" in v.claim)
-    assert verdict.word == "not measured"
+    judged = [v for v in instances.verdicts(few, quick()) if "sampling" in v.claim]
+    assert {v.word for v in judged} == {"not measured"}
 
 
 def test_one_instance_is_measured_as_the_method_says():

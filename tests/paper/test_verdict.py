@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fermibose.paper.verdict import Verdict, as_text
+from fermibose.paper.verdict import Verdict
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_what_was_not_measured_is_neither():
 
 def test_text_says_measured_asked_and_by_how_much():
     verdict = Verdict("fig5", "area", 5.0, 4.0, 0.5, error=0.25, unit="%", note="why")
-    text = as_text([verdict])
-    assert text == ("fig5: area: 5 ± 0.25 % (asked for 4 ± 0.5 %): NOT reproduced, by 0.5 [why]")
+    told = (verdict.measured_text(), verdict.expected_text(), verdict.word)
+    assert told == ("5 ± 0.25 %", "4 ± 0.5 %", "NOT reproduced, by 0.5")
     bound = Verdict("fig4", "dip", 0.1, 0.0, 0.6, "at most")
     assert bound.expected_text() == "≤ 0.6"
 

@@ -6,10 +6,13 @@ from functools import lru_cache
 import numpy as np
 
 from fermibose.data import Dataset, load_dataset
+from fermibose.data.raw import content_digest
 from fermibose.data.subsets import rank_in_class
 from fermibose.errors import InputError
 
 TEST_PER_CLASS = 400
+# Of the test images and labels that the published numbers are of.
+PUBLISHED_TEST = "d5bbc4c3c04b3566ec13e5949cfd76914e22843edf8ca5f7da07aaf9ee1677ab"
 
 
 @lru_cache(maxsize=4)
@@ -33,6 +36,12 @@ def images(
     found = load_dataset(
         dataset, folder=folder, train_per_class=per_class, test_per_class=TEST_PER_CLASS
     )
+    test = content_digest(found.x_test.astype("<f4"), found.y_test.astype("<i8"))
+    if dataset == "mnist" and test != PUBLISHED_TEST:
+        raise InputError(
+            f"the test images in {folder or 'FERMIBOSE_DATA'} are not those of MNIST, which the "
+            "published numbers are of: give the folder of MNIST's four files, all of them whole"
+        )
     if imbalance < 1:
         raise InputError(f"imbalance must be at least 1, got {imbalance}")
     kept = np.round(per_class * imbalance ** -np.linspace(0, 1, int(found.y_train.max()) + 1))

@@ -42,8 +42,9 @@ def marked_points(d_f: Floats, accuracy: Floats, mlp: float, *, noise: float = 0
     weights = _weights(d_f)
     curve = weights @ accuracy
     noise *= float(np.sqrt((weights**2).sum(1)).mean())
-    top = int(curve.argmax())
-    dip, other = max((_dip(curve, top, k), k) for k in range(len(curve)))
+    top, maxima = int(curve.argmax()), _maxima(curve)
+    others = maxima if top in maxima else []
+    dip, other = max(((_dip(curve, top, k), k) for k in others), default=(0.0, top))
     peaks = sorted((top, other)) if dip > 3 * noise else [top]
     valley = peaks[0] + int(curve[peaks[0] : peaks[-1] + 1].argmin())
     return Marks(
@@ -61,6 +62,12 @@ def _weights(d_f: Floats) -> Floats:
     """Matrix of a mean over neighbours weighted by a Gaussian in d_F."""
     weights = np.exp(-0.5 * ((d_f[:, None] - d_f) / BANDWIDTH) ** 2)
     return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def _maxima(curve: Floats) -> list[int]:
+    """Points not below their neighbours; no end of the curve, as what lies beyond may be higher."""
+    inner = curve[1:-1]
+    return (1 + np.flatnonzero((inner >= curve[:-2]) & (inner >= curve[2:]))).tolist()
 
 
 def _dip(curve: Floats, top: int, other: int) -> float:

@@ -11,6 +11,8 @@ from fermibose.sweep import Row
 
 Floats = npt.NDArray[np.float64]
 
+USUAL_SPREAD = 0.4  # points: of the test accuracy over seeds, for where a single seed tells none
+
 
 @dataclass(frozen=True, eq=False)
 class Series:

@@ -1,7 +1,6 @@
 """Verdicts: a claim, what was measured, what was published, and whether the two agree."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -96,12 +95,3 @@ class Verdict:
 def number(value: float) -> float | None:
     """A float for a verdict; None where a statistic of too few runs is NaN."""
     return float(value) if math.isfinite(value) else None
-
-
-def as_text(verdicts: Iterable[Verdict]) -> str:
-    """One line a verdict, for a terminal or a log."""
-    return "\n".join(
-        f"{v.figure}: {v.claim}: {v.measured_text()} (asked for {v.expected_text()}): {v.word}"
-        + (f" [{v.note}]" if v.note else "")
-        for v in verdicts
-    )
