@@ -109,10 +109,10 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
         attacked=(0.2, 0.455, 0.8),
         seeds=2,
         instances=(
-            ("amp", 200, "alpha", (0.5, 1.0, 2.5), 2),
-            ("amp", 200, "delta", (0.2, 0.5, 0.8), 2),
-            ("bp", 50, "alpha", (0.5,), 2),
-            ("hmc", 200, "alpha", (0.5,), 2),
+            ("amp", 200, "alpha", (0.5, 1.0, 2.5), 3),
+            ("amp", 200, "delta", (0.2, 0.5, 0.8), 3),
+            ("bp", 50, "alpha", (0.5,), 3),
+            ("hmc", 200, "alpha", (0.5,), 3),
         ),
         variations={"hidden": (100,), "per_class": (30,), "depth": (2,), "imbalance": (10.0,)},
     )
