@@ -131,9 +131,9 @@ MUTANTS = [
     Mutant("sweep: data not in the key", "sweep/jobs.py", 'identity | {"data": self.data}', "identity", SWEEP_JOBS),
     Mutant("sweep: source not in the key", "sweep/jobs.py", '"source": code.source', '"source": ""', SWEEP_JOBS),
     Mutant("sweep: local functions accepted", "sweep/jobs.py", "if found is not function:", "if found is None:", SWEEP_JOBS),
-    Mutant("sweep: a result is overwritten", "sweep/store.py", " WHERE result IS NULL", "", SWEEP_STORE),
-    Mutant("sweep: a failure stays", "sweep/store.py", "WHERE result IS NULL", "WHERE 0", SWEEP_STORE),
-    Mutant("sweep: failures count as finished", "sweep/store.py", '"SELECT key FROM results WHERE result IS NOT NULL"', '"SELECT key FROM results"', SWEEP_RUNNER),
+    Mutant("sweep: a result is overwritten", "sweep/store.py", "if not _has_result(connection, job.key):", "if True:", SWEEP_STORE),
+    Mutant("sweep: a failure stays", "sweep/store.py", "if not _has_result(connection, job.key):", "if _find(connection, job.key) is None:", SWEEP_STORE),
+    Mutant("sweep: failures count as finished", "sweep/store.py", "for row in self.rows() if row.result is not None}", "for row in self.rows()}", SWEEP_RUNNER),
     Mutant("sweep: truncation overlooked", "sweep/store.py", "st_size % page:", "st_size % 1:", SWEEP_STORE),
     Mutant("sweep: other databases accepted", "sweep/store.py", "if application != _APPLICATION:", "if False:", SWEEP_STORE),
     Mutant("sweep: later formats accepted", "sweep/store.py", "if schema != _SCHEMA:", "if False:", SWEEP_STORE),
@@ -208,6 +208,11 @@ MUTANTS = [
     Mutant("paper: MNIST's folder for other data", "paper/scale.py", "return self.folder if (Path(self.folder) / dataset).is_dir() else None", "return self.folder", "tests/paper/test_reproduce.py"),
     Mutant("data: any full set is Fashion-MNIST", "data/dataset.py", "content_digest(*raw) != SHA256[name]", "name == 'mnist' and content_digest(*raw) != SHA256[name]", "tests/data/test_dataset.py"),
     Mutant("data: subfolder of the option ignored", "data/dataset.py", "root / name if (root / name).is_dir() else root", "root", "tests/data/test_dataset.py"),
+    Mutant("sweep: bytes that are no text pass", "sweep/store.py", '"".join(map(str, found)).encode()', "pass", SWEEP_STORE),
+    Mutant("sweep: damage unnoticed", "sweep/store.py", '"result": None, "damaged": True}', '"result": None}', SWEEP_STORE),
+    Mutant("sweep: damaged parameters stay", "sweep/store.py", "params=row.params or dict(job.params), ", "", SWEEP_STORE),
+    Mutant("sweep: a reader makes a store", "sweep/store.py", "if empty and not create:", "if False:", SWEEP_STORE),
+    Mutant("sweep: a reader makes a file", "sweep/store.py", "if not create and not self.path.exists():", "if False:", SWEEP_STORE),
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import pytest
 import sweep_measures as measures
@@ -73,6 +74,48 @@ def test_a_truncated_store_is_refused(copy, size):
         file.truncate(size)
     with pytest.raises(FileFormatError, match="damaged"):
         Store(copy)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"sum":', b'"sum";'),
+        (b'"kind":"plain"', b'"kind":"pl\xffin"'),
+        (b'"$float":"nan"', b'"$float":"nun"'),
+        (b'{"scale":0.5}', b'{"scale":0.5]'),
+        (b'"numpy": ', b'"numpy", '),
+    ],
+)
+def test_a_damaged_row_is_computed_again_and_costs_no_other(filled, copy, old, new):
+    victim, *others = tallies()
+    before, key, *after = Path(copy).read_bytes().partition(victim.key.encode())
+    Path(copy).write_bytes(before + key + after[0].replace(old, new, 1))
+    store = Store(copy)
+    found = store.rows_of(tallies())
+    assert [row.seed for row in found if row.damaged] == [victim.seed]
+    assert found[0].result is None
+    assert found[0].params == victim.params
+    assert "cannot be read" in found[0].error
+    assert store.finished() == {job.key for job in others}
+    assert run(tallies(), store).computed == 1
+    assert store.digest() == Store(filled).digest()
+    assert [row.params for row in store.rows() if not row.damaged] == [{"scale": 0.5}] * 15
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_who_only_reads_makes_no_store(tmp_path, used):
+    with pytest.raises(InputError, match="there is no store"):
+        Store(tmp_path / "folder" / "none.db", create=False)
+    assert not list(tmp_path.iterdir())
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    if used:  # a database that holds nothing any more
+        with closing(sqlite3.connect(empty)) as connection:
+            connection.executescript("CREATE TABLE a (b); DROP TABLE a")
+    before = empty.read_bytes()
+    with pytest.raises(FileFormatError, match="empty, and not a store"):
+        Store(empty, create=False)
+    assert empty.read_bytes() == before
 
 
 def test_other_files_are_refused_and_left_alone(tmp_path):

@@ -44,7 +44,10 @@ class StoreError(FermiboseError, OSError):
 
 @dataclass(frozen=True)
 class Row:
-    """One job of the store. ``result`` is None if it failed, or was not finished (no error)."""
+    """One job of the store. ``result`` is None if it failed, or was not finished (no error).
+
+    What is stored of a damaged row cannot be read: it has an error and no result, as if failed.
+    """
 
     key: str
     function: str  # module:function
@@ -53,29 +56,37 @@ class Row:
     seed: int
     data: str
     result: dict[str, Any] | None = None
-    error: str | None = None  # the traceback of a job that failed
+    error: str | None = None  # the traceback of a job that failed, or the damage
     seconds: float | None = None
     versions: dict[str, str] = field(default_factory=dict)
     finished: str | None = None  # UTC
+    damaged: bool = False
     job: Job | None = field(default=None, compare=False, repr=False)  # in the rows of a run
 
 
 class Store:
-    """A file of results; made with its folders if it does not exist."""
+    """A file of results; made with its folders if it does not exist.
 
-    def __init__(self, path: str | Path) -> None:
+    create: False for those who only read: what is no store yet is refused and stays as it is.
+    """
+
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
         if not isinstance(path, str | os.PathLike) or "\0" in str(path):
             raise InputError(f"a store is the path of one file, say results.db, not {path!r}")
         self.path = Path(path)
         try:
             if self.path.is_dir():
                 raise InputError(f"{self.path} is a folder; a store is one file, say results.db")
+            if not create and not self.path.exists():
+                raise InputError(f"there is no store at {self.path}: name the file that is one")
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"no store can be made at {self.path}: {error}") from None
         with self._open() as connection:  # a finished store may lie where one can only read
             connection.execute("BEGIN")
             empty = self._is_empty(connection)
+        if empty and not create:
+            raise FileFormatError(f"{self.path} is empty, and not a store: name the file that is")
         if empty:
             with self.transaction() as connection:
                 if self._is_empty(connection):  # or another process was quicker
@@ -118,35 +129,35 @@ class Store:
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as opened:
                 opened.execute(f"PRAGMA synchronous = {_SYNCHRONOUS}")
+                # bytes that are no text must not keep the other rows from being read; see _row
+                opened.text_factory = lambda raw: raw.decode(errors="surrogateescape")
                 yield opened
         except sqlite3.DatabaseError as error:
             raise _explained(self.path, error) from error
 
     def record(self, job: Job, answer: dict[str, Any]) -> None:
-        """Write the answer of a worker; a failure gives way to a result, a result to nothing."""
+        """Write the answer of a worker; a failure gives way to a result, a result to nothing.
+
+        Damage gives way like a failure, and the whole row is written anew.
+        """
         code = code_of(job.function)
         identity = (job.key, name_of(job.function), *code, encode(job.params, "params"))
         found = [answer[name] for name in ("result", "error", "seconds")]
         now = datetime.now(UTC).isoformat(timespec="seconds")
+        row = (*identity, job.seed, job.data, *found, json.dumps(answer["versions"]), now)
         with self.transaction() as connection:
-            connection.execute(
-                "INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (key) DO UPDATE "
-                "SET result = excluded.result, error = excluded.error, seconds = excluded.seconds,"
-                " versions = excluded.versions, finished = excluded.finished WHERE result IS NULL",
-                (*identity, job.seed, job.data, *found, json.dumps(answer["versions"]), now),
-            )
+            if not _has_result(connection, job.key):
+                marks = ", ".join("?" * len(row))
+                connection.execute(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
 
     def finished(self) -> set[str]:
-        """The keys of the jobs that have a result (failed ones have none)."""
-        with self._open() as connection:
-            found = connection.execute("SELECT key FROM results WHERE result IS NOT NULL")
-            return {key for (key,) in found}
+        """The keys of the jobs that have a result (failed and damaged ones have none)."""
+        return {row.key for row in self.rows() if row.result is not None}
 
     def has_result(self, key: str) -> bool:
         """Whether this job has a result by now."""
-        query = "SELECT 1 FROM results WHERE key = ? AND result IS NOT NULL"
         with self._open() as connection:
-            return connection.execute(query, (key,)).fetchone() is not None
+            return _has_result(connection, key)
 
     def rows_of(self, jobs: Iterable[Job]) -> list[Row]:
         """The rows of these jobs; without result and error where the store has none."""
@@ -175,19 +186,35 @@ class Store:
         return digest.hexdigest()
 
 
-def _row_of(connection: sqlite3.Connection, job: Job) -> Row:
+def _find(connection: sqlite3.Connection, key: str) -> Row | None:
     query = f"SELECT {_COLUMNS} FROM results WHERE key = ?"
-    found = connection.execute(query, (job.key,)).fetchone()
-    if found is not None:
-        return replace(_row(found), job=job)
-    function, code = name_of(job.function), code_of(job.function)
-    return Row(job.key, function, code.version, dict(job.params), job.seed, job.data, job=job)
+    found = connection.execute(query, (key,)).fetchone()
+    return None if found is None else _row(found)
+
+
+def _has_result(connection: sqlite3.Connection, key: str) -> bool:
+    row = _find(connection, key)
+    return row is not None and row.result is not None
+
+
+def _row_of(connection: sqlite3.Connection, job: Job) -> Row:
+    row = _find(connection, job.key)
+    if row is None:
+        function, code = name_of(job.function), code_of(job.function)
+        row = Row(job.key, function, code.version, {}, job.seed, job.data)
+    return replace(row, params=row.params or dict(job.params), job=job)
 
 
 def _row(found: tuple[Any, ...]) -> Row:
     row = dict(zip(_COLUMNS.split(", "), found, strict=True))
-    row |= {"params": decode(row["params"]), "versions": json.loads(row["versions"])}
-    row["result"] = None if row["result"] is None else decode(row["result"])
+    try:
+        "".join(map(str, found)).encode()  # fails on bytes that were no text
+        row |= {"params": decode(row["params"]), "versions": json.loads(row["versions"])}
+        row["result"] = None if row["result"] is None else decode(row["result"])
+    except (ValueError, TypeError) as error:
+        row |= {"params": {}, "versions": {}, "result": None, "damaged": True}
+        remedy = "the next run computes it again"
+        row["error"] = f"what the store holds of it cannot be read ({error}); {remedy}"
     return Row(**row)
 
 
