@@ -2,6 +2,8 @@
 
 import json
 import signal
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from statistics import mean
 from types import SimpleNamespace
@@ -329,6 +331,35 @@ def test_a_folder_of_data_that_does_not_exist_is_refused_at_once(staged, tmp_pat
     with pytest.raises(InputError, match=r"there is no folder .*none: name the one"):
         fbm("rho", "--folder", tmp_path / "none", "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(staged, tmp_path):
+    staged(rho="work")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="nothing can be written"):
+        fbm("rho", "--store", tmp_path / "store.sqlite", "--output", tmp_path / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_folders_and_claims_are_printed_as_they_are(staged, tmp_path):
+    staged(rho="work[/b] [bold]more")
+    output = tmp_path / "a[" / "b] [red]"  # what rich would take for markup
+    done = fbm("rho", "--engine", "in-process", "--output", output)
+    assert f"written to {output}: rho as png and svg" in done.stdout
+    assert "work[/b] [bold]more" in " ".join(done.stdout.replace("│", " ").split())
+
+
+def test_a_damaged_run_is_named_and_made_again(staged, tmp_path):
+    staged(fig3="work", fig4="work")
+    fbm("all", "--engine", "in-process", "--output", tmp_path)
+    with closing(sqlite3.connect(tmp_path / "results.sqlite")) as connection, connection:
+        connection.execute("UPDATE results SET result = '{' WHERE data = 'fig4'")
+    done = fbm("all", "--engine", "in-process", "--output", tmp_path)
+    assert done.exit_code == 0
+    assert "damaged: {'what': 'work'}, seed 0: what the store holds of it" in done.stdout
+    assert "fig3: 1 runs, 0 computed now" in done.stdout
+    assert "fig4: 1 runs, 1 computed now" in done.stdout
+    assert "damaged:" not in fbm("all", "--engine", "in-process", "--output", tmp_path).stdout
 
 
 def test_the_help_names_every_figure():

@@ -2,15 +2,19 @@
 
 import re
 import shutil
+import sqlite3
 import statistics
 import subprocess
+from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from report_outline import Outline
 from typer.testing import CliRunner
 
 from fermibose.cli import app
+from fermibose.errors import FileFormatError, InputError
 from fermibose.paper import fig4, figures
 from fermibose.paper import scale as scales
 from fermibose.paper.errata import ERRATA
@@ -32,10 +36,19 @@ def store(tmp_path_factory):
 
 
 @pytest.fixture
-def page(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "FIGURES", {"fig4": fig4})
+def tiny(monkeypatch):
     monkeypatch.setattr(story, "FIGURES", {"fig4": fig4})
-    return story.tell(list(story.chapters(store, TINY)), TINY, tmp_path)
+    monkeypatch.setattr(scales, "quick", lambda folder: TINY)
+
+
+@pytest.fixture
+def page(tiny, store, tmp_path):
+    return story.tell(story.gather(store, TINY), TINY, tmp_path)
+
+
+def fbm(store, *options):
+    arguments = ["report", "--store", str(store), *map(str, options)]
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def test_the_page_tells_figure_verdicts_errata_and_provenance(page, store):
@@ -51,9 +64,9 @@ def test_the_page_tells_figure_verdicts_errata_and_provenance(page, store):
 
 
 def test_figures_without_runs_are_left_out_and_missing_runs_counted(store, tmp_path):
-    assert not list(story.chapters(Store(tmp_path / "empty.sqlite"), TINY))
+    assert not story.gather(Store(tmp_path / "empty.sqlite"), TINY).chapters
     more = replace(TINY, sweep=(0.2, 0.4, 0.6))
-    (chapter,) = (c for c in story.chapters(store, more) if c.name == "fig4")
+    (chapter,) = (c for c in story.gather(store, more).chapters if c.name == "fig4")
     assert chapter.missing == 1
 
 
@@ -113,12 +126,83 @@ def test_the_shipped_results_make_a_full_table():
 
 
 def test_the_command_says_what_is_missing(tmp_path):
-    runner = CliRunner()
-    gone = runner.invoke(app, ["report", "--store", str(tmp_path / "no.sqlite")])
-    assert "fbm reproduce" in str(gone.exception)
+    with pytest.raises(InputError, match="run `fbm reproduce` first"):
+        fbm(tmp_path / "no.sqlite")
     Store(tmp_path / "empty.sqlite")
-    empty = runner.invoke(app, ["report", "--store", str(tmp_path / "empty.sqlite")])
-    assert "no run of the quick scale" in str(empty.exception)
+    with pytest.raises(InputError, match="no run of the quick scale"):
+        fbm(tmp_path / "empty.sqlite")
+
+
+def test_an_empty_file_is_refused_and_stays_empty(tmp_path):
+    (tmp_path / "empty.sqlite").touch()
+    with pytest.raises(FileFormatError, match=r"empty\.sqlite is empty"):
+        fbm(tmp_path / "empty.sqlite")
+    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [
+        ("empty.sqlite", 0)
+    ]
+
+
+@pytest.mark.parametrize("name", ["a[/b].html", "r[bold].html"])
+def test_the_output_is_named_as_it_is(name, tiny, store, tmp_path):
+    output = tmp_path / name  # what rich would take for markup
+    done = fbm(store.path, "--output", output)
+    assert done.stdout.startswith(f"written to {output}: ")
+    assert "</html>" in output.read_text()
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(
+    tiny, store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(story, "gather", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="is a folder: name a file with --output"):
+        fbm(store.path, "--output", tmp_path)
+    with pytest.raises(InputError, match="nothing can be written"):
+        fbm(store.path, "--output", tmp_path / "file" / "report.html")
+
+
+def test_a_damaged_run_is_left_out_and_named(tiny, store, tmp_path):
+    copy = shutil.copy(store.path, tmp_path / "copy.sqlite")
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute(
+            "UPDATE results SET result = substr(result, 2) WHERE params LIKE '%\"mlp\"%'"
+        )
+    done = fbm(copy, "--output", tmp_path / "report.html")
+    (told,) = [line for line in done.stdout.splitlines() if line.startswith("damaged, left out: ")]
+    assert "'coupling': 'mlp'" in told
+    assert "seed 0: what the store holds of it cannot be read" in told
+    shown = Outline((tmp_path / "report.html").read_text()).text
+    assert f"{len(fig4.plan(TINY)) - 1} runs" in shown
+
+
+def test_only_figures_whose_data_cannot_be_loaded_are_left_out(store, tmp_path, monkeypatch):
+    theory = SimpleNamespace(
+        plan=lambda scale: fig4.plan(TINY), draw=fig4.draw, verdicts=fig4.verdicts
+    )
+    needy = {"fig3": fig4, "rho": theory, "fig4": fig4}
+    monkeypatch.setattr(story, "FIGURES", needy)
+    monkeypatch.setattr(
+        scales, "full", lambda folder: replace(TINY, name="full", dataset="mnist", folder=folder)
+    )
+    monkeypatch.setenv("FERMIBOSE_DATA", str(tmp_path / "none"))
+    scales._checksum.cache_clear()
+    done = fbm(store.path, "--full", "--output", tmp_path / "report.html")
+    (told,) = [line for line in done.stdout.splitlines() if "left out" in line]
+    assert told.startswith("fig3, fig4 left out, since the data")
+    assert "FERMIBOSE_DATA is" in told
+    shown = Outline((tmp_path / "report.html").read_text()).text
+    assert ABOUT["rho"].title in shown
+    assert f"{ABOUT['fig4'].title}———unknown: no data" in shown
+    monkeypatch.setattr(story, "FIGURES", {"fig4": fig4})
+    with pytest.raises(InputError, match="no run of the full scale"):
+        fbm(store.path, "--full", "--output", tmp_path / "report.html")
+
+
+def test_the_help_says_which_folder():
+    shown = CliRunner().invoke(app, ["report", "--help"]).stdout
+    assert "same --quick, --full and --folder as to fbm reproduce" in " ".join(
+        shown.replace("│", " ").split()
+    )
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

@@ -2,12 +2,17 @@
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fermibose.cli.options import FolderOption, console
+from fermibose.cli.options import FolderOption, check_file, say
+from fermibose.cli.reproduce import chosen_scale, print_runs
 from fermibose.errors import InputError
+
+if TYPE_CHECKING:
+    from fermibose.paper.scale import Scale
+    from fermibose.report.story import Contents
 
 
 def report(
@@ -22,29 +27,43 @@ def report(
 ) -> None:
     """Write the report: one self-contained page from what `fbm reproduce` has measured.
 
-    Nothing is computed anew; figures of which nothing is measured are left out.
+    Nothing is computed anew; figures of which nothing is measured are left out. Give the same
+    --quick, --full and --folder as to `fbm reproduce`: a run belongs to the images it was made
+    with, so figures whose images cannot be loaded are left out too.
     """
     from fermibose.files import replacing
-    from fermibose.paper import scale as scales
-    from fermibose.paper.figures import FIGURES
-    from fermibose.report.story import chapters, tell
+    from fermibose.report.story import gather, tell
     from fermibose.sweep import Store
 
     if not store.exists():
         raise InputError(f"there is no {store}; run `fbm reproduce` first, or name its --store")
-    scale = (scales.full if full else scales.quick)(folder)
-    found = list(chapters(Store(store), scale))
-    if not found:
+    scale = chosen_scale(full, folder)
+    check_file(output)
+    contents = gather(Store(store, create=False), scale)
+    _say_what_is_left_out(contents, scale)
+    if not contents.chapters:
         raise InputError(
             f"{store} holds no run of the {scale.name} scale; give the same --quick, --full and "
             "--folder as to `fbm reproduce`"
         )
     with tempfile.TemporaryDirectory() as drafts:
-        page = tell(found, scale, Path(drafts))
+        page = tell(contents, scale, Path(drafts))
     with replacing(output) as draft:
         draft.write_text(page, encoding="utf-8")
-    console.print(f"written to {output}: {len(page) / 1e6:.1f} MB", soft_wrap=True)
-    if absent := [name for name in FIGURES if name not in {chapter.name for chapter in found}]:
-        console.print(
-            f"no run of the {scale.name} scale: {', '.join(absent)} (left out)", soft_wrap=True
+    say(f"written to {output}: {len(page) / 1e6:.1f} MB")
+
+
+def _say_what_is_left_out(contents: "Contents", scale: "Scale") -> None:
+    from fermibose.report.story import absent
+
+    unknown = contents.unknown
+    names = [name for name in absent(contents) if name not in unknown]
+    if names and contents.chapters:
+        say(f"no run of the {scale.name} scale: {', '.join(names)} (left out)")
+    for reason in dict.fromkeys(unknown.values()):
+        names = [name for name in unknown if unknown[name] == reason]
+        say(
+            f"{', '.join(names)} left out, since the data that tell which runs belong there "
+            f"cannot be loaded: {reason}"
         )
+    print_runs("damaged, left out", contents.damaged.values())

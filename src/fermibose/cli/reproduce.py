@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from fermibose.cli.options import FolderOption, console
+from fermibose.cli.options import FolderOption, check_folder, console, say
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,14 +41,12 @@ def reproduce(
 
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
     """
-    from fermibose.paper import scale as scales
     from fermibose.sweep import Store, engine_named
 
     names = _chosen(figures)
-    if folder is not None and not folder.is_dir():
-        raise InputError(f"there is no folder {folder}: name the one that has MNIST's IDX files")
-    scale = (scales.full if full else scales.quick)(folder)
+    scale = chosen_scale(full, folder)
     worker = engine_named(engine)
+    check_folder(output)
     shelf = Store(store or output / "results.sqlite")
     verdicts: list[Verdict] = []
     made: list[str] = []
@@ -59,19 +57,27 @@ def reproduce(
         made.append(name)
         _write(output / "verdicts.json", verdicts, made, scale)
         if outcome.interrupted:
-            console.print("interrupted: figures and verdicts are of what was measured so far")
+            say("interrupted: figures and verdicts are of what was measured so far")
             break
     _print(verdicts)
-    console.print(f"written to {output}: {', '.join(made)} as png and svg, verdicts.json")
+    say(f"written to {output}: {', '.join(made)} as png and svg, verdicts.json")
     if outcome.interrupted:
         raise typer.Exit(130)
     if failures:
-        console.print(
+        say(
             f"failed runs: {failures}. Figures and verdicts are of the others; started again, the "
-            "command tries them once more",
-            soft_wrap=True,
+            "command tries them once more"
         )
         raise typer.Exit(1)
+
+
+def chosen_scale(full: bool, folder: Path | None) -> "Scale":
+    """The scale that the options ask for."""
+    from fermibose.paper import scale as scales
+
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: name the one that has MNIST's IDX files")
+    return (scales.full if full else scales.quick)(folder)
 
 
 def _chosen(figures: list[str] | None) -> list[str]:
@@ -98,9 +104,10 @@ def _make(
 
     figure = FIGURES[name]
     jobs = figure.plan(scale)
+    print_runs("damaged", (row for row in store.rows_of(jobs) if row.damaged))
     outcome = run(jobs, store, engine=engine)
     console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
-    _print_failures(outcome.failures)
+    print_runs("failed", outcome.failures)
     drawn = figure.draw(outcome.rows, scale)
     for suffix in (".png", ".svg"):
         save_figure(drawn, output / f"{name}{suffix}")
@@ -108,11 +115,12 @@ def _make(
     return outcome
 
 
-def _print_failures(rows: "Iterable[Row]") -> None:
+def print_runs(what: str, rows: "Iterable[Row]") -> None:
+    """A line for each run that has no result, with the reason."""
     for row in rows:
         reason = (row.error or "").strip().splitlines()[-1]  # of its traceback
         console.print(
-            f"[yellow]failed:[/] {escape(f'{row.params}, seed {row.seed}: {reason}')}",
+            f"[yellow]{what}:[/] {escape(f'{row.params}, seed {row.seed}: {reason}')}",
             soft_wrap=True,
         )
 
@@ -146,7 +154,8 @@ def _print(verdicts: "list[Verdict]") -> None:
     table.add_column("measured, and asked for")
     colours = {True: "green", False: "red", None: "yellow"}
     for v in verdicts:
-        claim = f"{v.figure}  {v.claim}" + (f"\n[dim]{escape(v.note)}[/]" if v.note else "")
+        claim = escape(f"{v.figure}  {v.claim}")
+        claim += f"\n[dim]{escape(v.note)}[/]" if v.note else ""
         verdict = f"[{colours[v.reproduced]}]{v.word.replace(', ', chr(10))}[/]"
-        table.add_row(verdict, claim, f"{v.measured_text()}\n{v.expected_text()}")
+        table.add_row(verdict, claim, escape(f"{v.measured_text()}\n{v.expected_text()}"))
     console.print(table)

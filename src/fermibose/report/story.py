@@ -1,11 +1,12 @@
 """The story: what the machine is, each figure with its verdict, errata, robustness, provenance."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from fermibose.errors import FermiboseError
 from fermibose.paper import instances
 from fermibose.paper.errata import ERRATA
 from fermibose.paper.figures import FIGURES
@@ -28,21 +29,37 @@ class Chapter(NamedTuple):
     verdicts: list[Verdict]
 
 
-def chapters(store: Store, scale: Scale) -> Iterator[Chapter]:
-    """The figures of which the store holds at least one run."""
+class Contents(NamedTuple):
+    """What a store has for a report."""
+
+    chapters: list[Chapter]  # the figures of which it holds at least one run
+    damaged: dict[str, Row]  # by key: figures share runs
+    unknown: dict[str, str]  # figures whose data cannot be loaded, and why
+
+
+def gather(store: Store, scale: Scale) -> Contents:
+    """Look for the runs of every figure. A run is known by a hash of its data, among others."""
+    contents = Contents([], {}, {})
     for name, figure in FIGURES.items():
-        jobs = figure.plan(scale)
-        rows = [row for row in store.rows_of(jobs) if row.result is not None]
-        if rows:
-            yield Chapter(name, rows, len(jobs) - len(rows), figure.verdicts(rows, scale))
+        try:
+            jobs = figure.plan(scale)
+        except (FermiboseError, OSError) as error:
+            contents.unknown[name] = str(error)
+            continue
+        rows = store.rows_of(jobs)
+        contents.damaged.update({row.key: row for row in rows if row.damaged})
+        if rows := [row for row in rows if row.result is not None]:
+            missing, verdicts = len(jobs) - len(rows), figure.verdicts(rows, scale)
+            contents.chapters.append(Chapter(name, rows, missing, verdicts))
+    return contents
 
 
-def tell(found: Sequence[Chapter], scale: Scale, folder: Path) -> str:
+def tell(contents: Contents, scale: Scale, folder: Path) -> str:
     """The page; pictures are drawn into ``folder`` on the way."""
-    living = interactive.available()
+    found, living = contents.chapters, interactive.available()
     sections = [
         Section("What the machine is", [Text(paragraph) for paragraph in MACHINE]),
-        Section("Verdicts at a glance", [_overview(found)]),
+        Section("Verdicts at a glance", [_overview(contents)]),
         *(_figure_section(chapter, scale, folder, living=living) for chapter in found),
         _robustness_section(),
         _errata_section(),
@@ -60,9 +77,9 @@ def tell(found: Sequence[Chapter], scale: Scale, folder: Path) -> str:
     )
 
 
-def _overview(found: Sequence[Chapter]) -> Table:
+def _overview(contents: Contents) -> Table:
     rows = []
-    for chapter in found:
+    for chapter in contents.chapters:
         words = [verdict.reproduced for verdict in chapter.verdicts]
         rows.append(
             (
@@ -73,10 +90,17 @@ def _overview(found: Sequence[Chapter]) -> Table:
                 str(chapter.missing),
             )
         )
-    measured = {chapter.name for chapter in found}
-    rows += [(ABOUT[n].title, "—", "—", "—", "all") for n in FIGURES if n not in measured]
+    for name in absent(contents):
+        missing = "unknown: no data" if name in contents.unknown else "all"
+        rows.append((ABOUT[name].title, "—", "—", "—", missing))
     head = ("", "claims that hold", "that do not", "not judged", "runs still missing")
     return Table(head, rows)
+
+
+def absent(contents: Contents) -> list[str]:
+    """The figures that the report leaves out."""
+    told = {chapter.name for chapter in contents.chapters}
+    return [name for name in FIGURES if name not in told]
 
 
 def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: bool) -> Section:
