@@ -47,6 +47,19 @@ def test_nothing_is_fetched_from_elsewhere(picture):
 def test_columns_of_numbers_and_only_they_are_aligned_as_numbers():
     rows = [("1.5 ± 0.1", "text", "−3", Badge("yes", True)), ("2 %", "4", "", Badge("no", False))]
     assert Table(("a", "b", "c", "d"), rows).numeric == {0, 2}
+    rows = [("≤ 0.5 points", "8 of 10"), ("≥ -1e-06", "3"), ("0.2 ± 0.03 in d_F", "∞"), ("∞", "—")]
+    assert Table(("a", "b"), rows).numeric == {0}
+
+
+def test_rows_that_are_stacked_name_their_cells_after_the_title():
+    rows = [(Badge("yes", True), "claim", "1", "note")]
+    table = Table(("verdict", "what", "number", "remark"), rows, stack=True)
+    found = Outline(page(table))
+    assert [cell.get("data-head") for cell in found.all("td")] == [None, None, "number", "remark"]
+    assert [cell.get("class") for cell in found.all("td")] == [None, "title", "number", None]
+    plain = Outline(page(Table(("what", "number"), [("a", "1")])))
+    assert [cell.get("data-head") for cell in plain.all("td")] == [None, None]
+    assert "stack" not in {table.get("class") for table in plain.all("table")}
 
 
 def test_badges_say_how_it_went():

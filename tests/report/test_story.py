@@ -4,12 +4,13 @@ import re
 import shutil
 import sqlite3
 import statistics
-import subprocess
 from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from matplotlib.image import imread
+from report_browser import CHROMIUM, HEIGHT, show
 from report_outline import Outline
 from typer.testing import CliRunner
 
@@ -24,7 +25,6 @@ from fermibose.report.page import Badge
 from fermibose.report.texts import ABOUT
 from fermibose.sweep import Store, run
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 TINY = replace(scales.quick(), sweep=(0.2, 0.4), coarse=(0.3,), seeds=1, hidden=5, epochs=2)
 
 
@@ -82,7 +82,8 @@ def test_a_verdict_that_fails_says_by_how_much():
             Verdict("f", "c", None, 3.0),
         ]
     )
-    badges, remarks = [row[3] for row in table.rows], [row[4] for row in table.rows]
+    assert table.head[:2] == ("verdict", "claim")
+    badges, remarks = [row[0] for row in table.rows], [row[4] for row in table.rows]
     words = ("not reproduced", "reproduced", "not measured")
     assert badges == [Badge(w, p) for w, p in zip(words, (False, True, None), strict=True)]
     assert remarks == ["off by 1.5 more than allowed; why", "", ""]
@@ -117,6 +118,14 @@ def test_several_blocks_of_a_seed_are_averaged_first():
     results["areas | net | seed 0"] = {"clean_4000": 0.8, "noise_area": 50.0}
     ((*_, attacked, _, seeds),) = robustness.table(results, "table")
     assert (attacked, seeds) == ("35.0 ± 5.0", "2")
+
+
+def test_the_shipped_results_say_where_they_come_from(page):
+    versions = robustness.shipped()["versions"]
+    told = "Computed with " + ", ".join(f"{name} {versions[name]}" for name in sorted(versions))
+    section = Outline(page).text.partition("The tables of this section travel with")[2]
+    assert "by an earlier state of the training code" in section.partition("AutoAttack")[0]
+    assert f"{told}." in section.partition("AutoAttack")[0]
 
 
 def test_the_shipped_results_make_a_full_table():
@@ -206,14 +215,16 @@ def test_the_help_says_which_folder():
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_shows_it_without_a_complaint(page, tmp_path):
-    file = tmp_path / "report.html"
-    file.write_text(page, encoding="utf-8")
-    flags = "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run"
-    done = subprocess.run(
-        [CHROMIUM, *flags.split(), f"--user-data-dir={tmp_path / 'profile'}",
-         "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", file.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert "CONSOLE" not in done.stderr
-    assert "main-svg" in done.stdout  # plotly has drawn
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_browser_shows_it_whole_and_without_a_complaint(width, page, tmp_path):
+    report, console, shot = show(page, width, tmp_path)
+    assert console == []
+    assert report["charts"]  # plotly has drawn
+    assert report["overflow"] <= 0
+    badge, *cells = report["boxes"]
+    for box in (badge, *cells):  # nothing of the first verdict is beside the screen
+        assert 0 <= box["left"] <= box["right"] <= width
+        assert 0 <= box["top"] <= box["bottom"] <= HEIGHT
+    assert badge["width"] > 20
+    seen = imread(shot)[round(badge["top"] + badge["height"] / 2), round(badge["left"]) + 2]
+    assert (255 * seen[:3]).round().tolist() == report["colour"]

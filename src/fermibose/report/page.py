@@ -72,17 +72,27 @@ class Badge:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; columns whose every cell looks like a number are aligned as numbers."""
+    """A table; columns whose every cell looks like a number are aligned as numbers.
+
+    stack: on a narrow screen every row becomes a block of lines, for tables with many words.
+    """
 
     kind: ClassVar = "table"
     head: Sequence[str]
     rows: Sequence[Sequence[str | Badge]]
     caption: str = ""
+    stack: bool = False
+
+    @property
+    def title(self) -> int:
+        """The column that says what a row is about: the first, or the one after the badge."""
+        return int(bool(self.rows) and isinstance(self.rows[0][0], Badge))
 
     @property
     def numeric(self) -> set[int]:
         """The columns of numbers."""
-        number = re.compile(r"^[−+-]?\d[\d.,]*(\s*±\s*[\d.]+)?( %)?$|^—?$")
+        value = r"[−+-]?\d[\d.,]*(e[+-]\d+)?"
+        number = re.compile(rf"^([≤≥] )?{value}( ± {value})?( [^\d\s]+){{0,2}}$|^[—∞]?$")
         return {
             k
             for k in range(len(self.head))

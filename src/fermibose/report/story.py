@@ -1,6 +1,6 @@
 """The story: what the machine is, each figure with its verdict, errata, robustness, provenance."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,7 +120,7 @@ def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: boo
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    """Claim, measured, asked for, verdict, remark."""
+    """Verdict, claim, measured, asked for, remark."""
     rows = []
     for v in verdicts:
         wrong = v.excess and v.reproduced is False
@@ -129,24 +129,28 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
         remark = "; ".join(filter(None, (off, v.note)))
         word = v.word.split(", ")[0].lower() if v.reproduced is False else v.word
         badge = Badge(word, v.reproduced)
-        rows.append((v.claim, v.measured_text(), v.expected_text(), badge, remark))
-    return Table(("claim", "measured ± s.e.", "asked for", "verdict", "remark"), rows)
+        rows.append((badge, v.claim, v.measured_text(), v.expected_text(), remark))
+    head = ("verdict", "claim", "measured ± s.e.", "asked for", "remark")
+    return Table(head, rows, stack=True)
 
 
 def _robustness_section() -> Section:
     results = robustness.shipped()
     blocks: list[Text | Table] = [Text(paragraph) for paragraph in ATTACKS]
+    if versions := results.get("versions"):
+        blocks.append(_computed_with(versions.items()))
     for stage, caption in (
         ("table", "AutoAttack (standard), accuracy in %, mean ± standard error over seeds"),
         ("pgd", "PGD with 40 steps on the first 100 test images of each class, accuracy in %"),
     ):
         blocks.append(Table(robustness.HEAD, list(robustness.table(results, stage)), caption))
     verdicts = [
-        (method, seed, Badge("established" if good else "not established", good), text)
+        (Badge("established" if good else "not established", good), method, seed, text)
         for method, seed, good, text in robustness.audits(results)
     ]
     if verdicts:
-        blocks.append(Table(("net", "seed", "verdict", "evidence"), verdicts, "The audit"))
+        head = ("verdict", "net", "seed", "evidence")
+        blocks.append(Table(head, verdicts, "The audit", stack=True))
     return Section("Robustness of everything", blocks)
 
 
@@ -156,17 +160,22 @@ def _errata_section() -> Section:
         "report, it is with the right-hand side."
     )
     head = ("where", "printed", "right", "what shows it")
-    return Section("Errata of the paper", [intro, Table(head, [tuple(e) for e in ERRATA])])
+    table = Table(head, [tuple(e) for e in ERRATA], stack=True)
+    return Section("Errata of the paper", [intro, table])
+
+
+def _computed_with(versions: Iterable[tuple[str, str]]) -> Text:
+    return Text("Computed with " + ", ".join(sorted(map(" ".join, versions))) + ".")
 
 
 def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
     seen: set[str] = set()
-    versions: set[str] = set()
+    versions: set[tuple[str, str]] = set()
     times = []
     for chapter in found:  # a run that several figures share counts for the first of them
         new = [row for row in chapter.rows if row.key not in seen]
         seen |= {row.key for row in new}
-        versions |= {f"{name} {version}" for row in new for name, version in row.versions.items()}
+        versions |= {item for row in new for item in row.versions.items()}
         seconds = sum(row.seconds or 0.0 for row in new)
         mean = f"{seconds / len(new):.1f}" if new else "—"
         times.append((ABOUT[chapter.name].title, str(len(new)), f"{seconds / 60:.1f}", mean))
@@ -187,7 +196,7 @@ def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
                 times,
                 "Times as measured, with whatever else the machine was doing",
             ),
-            Text("Computed with " + ", ".join(sorted(versions)) + "."),
+            _computed_with(versions),
             Text(Markup("Again: <code>{}</code>").format(again)),
         ],
     )
