@@ -38,6 +38,7 @@ SWEEP_STORE = "tests/sweep/test_store.py"
 SWEEP_ENGINES = "tests/sweep/test_engines.py"
 SWEEP_RUNNER = "tests/sweep/test_runner.py"
 PAPER = "tests/paper/test_learning.py"
+REPORT = "tests/report/test_story.py"
 MESSAGES = "tests/cavity/test_messages.py"
 REFEREES = "tests/cavity/test_referees.py"
 CLI = "tests/test_cli.py"
@@ -213,6 +214,19 @@ MUTANTS = [
     Mutant("sweep: damaged parameters stay", "sweep/store.py", "params=row.params or dict(job.params), ", "", SWEEP_STORE),
     Mutant("sweep: a reader makes a store", "sweep/store.py", "if empty and not create:", "if False:", SWEEP_STORE),
     Mutant("sweep: a reader makes a file", "sweep/store.py", "if not create and not self.path.exists():", "if False:", SWEEP_STORE),
+    Mutant("cli: markup in the folder of figures", "cli/reproduce.py", 'say(f"written to', 'console.print(f"written to', "tests/paper/test_reproduce.py"),
+    Mutant("cli: markup in claims", "cli/reproduce.py", 'claim = escape(f"{v.figure}  {v.claim}")', 'claim = f"{v.figure}  {v.claim}"', "tests/paper/test_reproduce.py"),
+    Mutant("cli: damage computed again without a word", "cli/reproduce.py", 'print_runs("damaged", ', 'str(', "tests/paper/test_reproduce.py"),
+    Mutant("cli: figures written nowhere after the work", "cli/reproduce.py", "    check_folder(output)\n", "", "tests/paper/test_reproduce.py"),
+    Mutant("cli: report written nowhere after the work", "cli/report.py", "    check_file(output)\n", "", REPORT),
+    Mutant("cli: report makes a store", "cli/report.py", "Store(store, create=False)", "Store(store)", REPORT),
+    Mutant("report: damage unmentioned", "report/story.py", "for row in rows if row.damaged}", "for row in []}", REPORT),
+    Mutant("report: one figure's data end it all", "report/story.py", "except (FermiboseError, OSError) as error:", "except ZeroDivisionError as error:", REPORT),
+    Mutant("report: what is unknown called missing", "report/story.py", "if name in contents.unknown", "if False", REPORT),
+    Mutant("report: rows beside a phone's screen", "report/page.html.j2", '{% if block.stack %} class="stack"{% endif %}', "", REPORT),
+    Mutant("report: cells of a phone without a name", "report/page.html.j2", "table.stack and k > table.title", "false", "tests/report/test_page.py"),
+    Mutant("report: bounds are no numbers", "report/page.py", "^([≤≥] )?", "^", "tests/report/test_page.py"),
+    Mutant("report: shipped versions unmentioned", "report/story.py", 'results.get("versions")', 'results.get("")', REPORT),
 ]  # fmt: skip
 
 

@@ -80,13 +80,21 @@ def test_a_verdict_that_fails_says_by_how_much():
             Verdict("f", "a", 1.0, 3.0, 0.5, note="why"),
             Verdict("f", "b", 3.1, 3.0, 0.5),
             Verdict("f", "c", None, 3.0),
+            Verdict("f", "d", 1.0, 3.0, unlike=True),
+            Verdict("f", "e", None, 3.0, absent=True, note="why"),
         ]
     )
     assert table.head[:2] == ("verdict", "claim")
     badges, remarks = [row[0] for row in table.rows], [row[4] for row in table.rows]
-    words = ("not reproduced", "reproduced", "not measured")
-    assert badges == [Badge(w, p) for w, p in zip(words, (False, True, None), strict=True)]
-    assert remarks == ["off by 1.5 more than allowed; why", "", ""]
+    assert badges == [
+        Badge("not reproduced", False),
+        Badge("reproduced", True),
+        Badge("not measured", None),
+        Badge("not comparable", None),
+        Badge("not reproduced", False),
+    ]
+    remarked = ["off by 1.5 more than allowed; why", "", "", "other images"]
+    assert remarks == [*remarked, "there is no such point; why"]
 
 
 def test_robustness_rows_are_means_and_standard_errors_over_complete_seeds():

@@ -123,12 +123,11 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     """Verdict, claim, measured, asked for, remark."""
     rows = []
     for v in verdicts:
-        wrong = v.excess and v.reproduced is False
-        off = f"off by {v.excess:.3g} more than allowed" if wrong else ""
-        off = "there is no such point" if v.absent else off
-        remark = "; ".join(filter(None, (off, v.note)))
-        word = v.word.split(", ")[0].lower() if v.reproduced is False else v.word
-        badge = Badge(word, v.reproduced)
+        word, _, why = v.word.partition(", ")
+        if v.reproduced is False and not v.absent:
+            why = f"off by {v.excess:.3g} more than allowed"
+        remark = "; ".join(filter(None, (why, v.note)))
+        badge = Badge(word.lower(), v.reproduced)
         rows.append((badge, v.claim, v.measured_text(), v.expected_text(), remark))
     head = ("verdict", "claim", "measured ± s.e.", "asked for", "remark")
     return Table(head, rows, stack=True)
