@@ -17,6 +17,7 @@ from fermibose.cavity import (
     sample_instance,
     state_evolution,
 )
+from fermibose.cavity.lattice import LatticeError, check_size
 from fermibose.cavity.measure import measure_messages
 from fermibose.errors import InputError
 from fermibose.theory import Problem
@@ -123,6 +124,13 @@ def test_lattices_that_cannot_be_handled_are_refused_with_what_helps(
     helped = sweep(None, **parameters | (remedy or {}))
     assert helped.iterations == 1
     assert not helped.diverged
+
+
+@pytest.mark.parametrize(("reach", "step", "says"), [(6.0, 1e-3, SHARP), (400.0, 0.02, WIDE)])
+def test_the_remedy_is_for_the_larger_of_two_excesses(reach, step, says):
+    """Reach and steps both beyond the usual, one of them far more."""
+    with pytest.raises(LatticeError, match=says):
+        check_size(np.full(2, reach), np.full(2, step))
 
 
 def test_nearly_parallel_patterns_are_refused_as_too_sharp():

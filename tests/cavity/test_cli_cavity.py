@@ -125,7 +125,7 @@ def test_options_of_sweeps_reach_the_algorithm(monkeypatch, tmp_path, method):
 def test_errors_for_people(args, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=says):
-        run(*args)
+        run("--n", "30", *args)
     assert not list(tmp_path.iterdir())
 
 
