@@ -73,6 +73,8 @@ def test_a_single_sweep_and_a_divergence_can_be_seen(drawn):
     draw_trajectory("any.png", one, None, damped=True)
     assert {line.get_marker() for ax in drawn() for line in ax.lines} == {"."}
     assert drawn()[0].get_yscale() == "linear"
+    low, high = drawn()[0].get_xlim()
+    assert [x for x in drawn()[0].get_xticks() if low <= x <= high] == [1]
     draw_trajectory("any.png", replace(one, diverged=True), None, damped=True)
     assert drawn()[0].get_yscale() == "log"
 

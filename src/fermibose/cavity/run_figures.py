@@ -17,7 +17,8 @@ from fermibose.theory import Solution
 from fermibose.theory.problem import Array
 
 _OVERLAPS = (("M", "machine", "|M|"), ("q", "baseline", "q"), ("Q", "boson", "Q"))
-_WHOLE: Any = {"integer": True, "steps": [1, 2, 5, 10]}  # ticks of what is counted
+# Ticks of what is counted.
+_WHOLE: Any = {"integer": True, "steps": [1, 2, 5, 10], "min_n_ticks": 1}
 _LIMIT = "theory (N → ∞)"
 _BLOCKS = 20  # of a walk, whose means are drawn
 _CHAINS = ("machine", "baseline", "boson", "fermion", "highlight")
@@ -125,7 +126,7 @@ def _draw_chain(ax: Any, values: Array, colour: str, label: str) -> None:
     kept = np.arange(1, values.size + 1)
     ax.plot(kept, values, color=colour, lw=0.5, alpha=0.3)
     x, mean = ([part.mean() for part in np.array_split(array, _BLOCKS)] for array in (kept, values))
-    ax.plot(x, mean, color=colour, label=label)
+    ax.plot(x, mean, color=colour, label=label, zorder=3)  # above the thin lines of all chains
 
 
 def draw_descents(path: str | Path, found: GroundState, theory: Solution | None) -> None:
