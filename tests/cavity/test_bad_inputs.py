@@ -3,7 +3,6 @@
 import builtins
 import math
 import os
-import re
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from fermibose.cavity import (
     sample_instance,
     state_evolution,
 )
+from fermibose.cavity.lattice import LatticeError, check_size
 from fermibose.cavity.measure import measure_messages
 from fermibose.errors import InputError
 from fermibose.theory import Problem
@@ -92,13 +92,54 @@ def test_too_few_weights_are_the_reason_given(algorithm, least):
     algorithm(sample_instance(problem, least, seed=0), max_iterations=1)
 
 
+WIDE = r"too wide or too far out: use a smaller delta or m, a larger weight_decay, .* order 1;"
+SHARP = r"too sharp: use a larger delta, a smaller beta or weight_decay, or a larger n .*;"
+
+
 @pytest.mark.parametrize(
-    "sharp_or_loose", [{"delta": 1e-4}, {"alpha": 5.0, "weight_decay": 1e-6}], ids=str
+    ("parameters", "start", "says", "remedy"),
+    [
+        ({"delta": 50.0}, None, WIDE, {"delta": 5.0}),
+        ({"m": 3000.0}, None, WIDE, {"m": 30.0}),
+        ({"alpha": 5.0, "weight_decay": 1e-6}, None, WIDE, {"weight_decay": 0.01}),
+        ({"delta": 0.5}, 300.0, WIDE, None),
+        ({"delta": 1e-4}, None, SHARP, {"delta": 0.01}),
+        ({"beta": 1e6}, None, SHARP, {"beta": 1e3}),
+        ({"weight_decay": 1e6}, None, SHARP, {"weight_decay": 1.0}),
+    ],
 )
-def test_lattices_that_cannot_be_handled_are_refused_at_once(sharp_or_loose):
-    instance = sample_instance(Problem(**sharp_or_loose), 10, seed=0)
-    with pytest.raises(InputError, match=r"lattice of .* nodes.*larger delta .* weight_decay"):
-        amp(instance)
+def test_lattices_that_cannot_be_handled_are_refused_with_what_helps(
+    parameters, start, says, remedy
+):
+    """What the message advises is tried: it must work."""
+
+    def sweep(start, **parameters):
+        instance = sample_instance(Problem(**{"alpha": 0.5, **parameters}), 30, seed=0)
+        return amp(instance, start=start, max_iterations=1)
+
+    means = None if start is None else np.full(30, start)
+    with pytest.raises(InputError, match=rf"lattice of .* nodes.* {says} .*hmc.*ground") as refusal:
+        sweep(means, **parameters)
+    assert "()" not in str(refusal.value)  # as right on the command line as in Python
+    helped = sweep(None, **parameters | (remedy or {}))
+    assert helped.iterations == 1
+    assert not helped.diverged
+
+
+@pytest.mark.parametrize(("reach", "step", "says"), [(6.0, 1e-3, SHARP), (400.0, 0.02, WIDE)])
+def test_the_remedy_is_for_the_larger_of_two_excesses(reach, step, says):
+    """Reach and steps both beyond the usual, one of them far more."""
+    with pytest.raises(LatticeError, match=says):
+        check_size(np.full(2, reach), np.full(2, step))
+
+
+def test_nearly_parallel_patterns_are_refused_as_too_sharp():
+    """Without the weight left out, three weights can leave a pair's patterns nearly parallel."""
+    problem = Problem(alpha=5.0)
+    with pytest.raises(InputError, match=SHARP):
+        belief_propagation(sample_instance(problem, 3, seed=5), max_iterations=1)
+    more = belief_propagation(sample_instance(problem, 30, seed=5), max_iterations=1)
+    assert not more.diverged
 
 
 def test_an_instance_that_does_not_fit_is_refused_before_it_is_made():
@@ -128,7 +169,12 @@ def test_an_iteration_that_runs_away_is_a_result_that_says_so():
     found = amp(sample_instance(Problem(), 24, seed=1), damping=0.0)
     assert found.diverged
     assert not found.converged
-    assert re.match(r"did not converge: diverged after \d+ sweeps", found.verdict)
+    instance, sweeps = found.instance, found.iterations
+    before = amp(instance, damping=0.0, max_iterations=sweeps)
+    assert not before.diverged
+    stability = f"AT = {before.at_eigenvalue:.2f} in the last sweep"
+    assert found.verdict == f"did not converge: diverged after {sweeps} sweeps; {stability}"
+    assert before.verdict.endswith(f"; {stability}")
     row = measure_messages(method="amp", n=24, seed=1, damping=0.0)
     assert (row["converged"], row["test_loss"], row["M"]) == (False, None, abs(found.M))
 

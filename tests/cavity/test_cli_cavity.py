@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fermibose.cavity import amp, ground_state, sample_instance
+from fermibose.cavity import amp, ground_state, hmc, sample_instance
 from fermibose.cavity.bp import bp_memory
 from fermibose.cavity.measure import measure_messages, measure_representation, measure_sampling
 from fermibose.cli import app
@@ -45,19 +45,62 @@ def test_what_does_not_converge_is_printed_as_such(tmp_path):
     assert "did not converge in 5 sweeps" in output
 
 
-def test_ground_states_stand_beside_zero_temperature():
+def test_ground_states_stand_beside_zero_temperature(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     output = run("--method", "ground", "--n", "60")
-    assert f"│ {solve(Problem(alpha=0.5, beta=math.inf)).M:.5f}" in output
+    theory = solve(Problem(alpha=0.5, beta=math.inf))
+    found = ground_state(sample_instance(theory.problem, 60, seed=0))
+    assert f"mean weight |M| │ {abs(found.M):.5f} │ {theory.M:.5f}" in output
     assert re.search(r"[^t] converged; energy per weight .* the lowest of 20 starts", output)
+    reached = sorted(found.history.energy)
+    assert f"(median {(reached[9] + reached[10]) / 2:.6f}) wrote" in output
+    assert (tmp_path / "cavity" / "ground_n60_seed0.png").stat().st_size > 10_000
+    assert run("--method", "ground", "--n", "60", "--beta", "inf") == output
 
 
-def test_a_descent_that_stopped_early_is_printed_as_such(monkeypatch):
+def test_a_descent_that_stopped_early_is_printed_as_such(monkeypatch, tmp_path):
     def unfinished(instance):
         return replace(ground_state(instance, restarts=2), converged=False)
 
     monkeypatch.setattr("fermibose.cavity.ground_state", unfinished)
-    output = run("--method", "ground", "--n", "30")
+    output = run("--method", "ground", "--n", "30", "--output", str(tmp_path))
     assert "did not converge: the gradient is not zero; energy per weight" in output
+
+
+@pytest.mark.parametrize("converged", [True, False])
+def test_a_walk_is_printed_and_drawn(monkeypatch, tmp_path, converged):
+    walks = []
+
+    def short(instance, **_):
+        found = hmc(instance, trajectories=40, warm_up=20)
+        walks.append(replace(found, converged=converged))
+        return walks[0]
+
+    monkeypatch.setattr("fermibose.cavity.hmc", short)
+    output = run(*WARM, "--method", "hmc", "--seed", "4", "--output", str(tmp_path))
+    found = walks[0]
+    assert found.instance.problem == Problem(alpha=0.7, beta=10.0)
+    assert f"replica overlap Q │ {found.Q:.5f} │" in output
+    agree = "the chains agree" if converged else "did not converge: the chains disagree"
+    assert agree in output
+    assert f"standard errors M ± {found.errors['M']:.4f}, q ± " in output
+    assert (tmp_path / "hmc_n60_seed4.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("method", ["amp", "bp"])
+def test_options_of_sweeps_reach_the_algorithm(monkeypatch, tmp_path, method):
+    given = []
+    name = {"amp": "amp", "bp": "belief_propagation"}[method]
+
+    def spy(instance, **options):
+        given.append(options)
+        return amp(instance, max_iterations=1)
+
+    monkeypatch.setattr(f"fermibose.cavity.{name}", spy)
+    here = (*WARM, "--method", method, "--output", str(tmp_path))
+    run(*here)
+    run(*here, "--damping", "0.25", "--max-iterations", "7")
+    assert given == [{"show": None}, {"show": None, "damping": 0.25, "max_iterations": 7}]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +113,19 @@ def test_a_descent_that_stopped_early_is_printed_as_such(monkeypatch):
         (["--damping", "nan"], "--damping is the part of the old messages kept"),
         (["--beta", "inf"], "amp needs a finite one .* or use --method ground"),
         (["--beta", "inf", "--method", "hmc"], "hmc needs a finite one"),
+        (["--method", "hmc", "--damping", "0.5"], "^--damping: for --method amp and bp only, hmc"),
+        (["--method", "ground", "--max-iterations", "5"], "^--max-iterations: for .* ground takes"),
+        (
+            ["--method", "ground", "--max-iterations", "5", "--damping", "0"],
+            "^--damping and --max-iterations: for",
+        ),
+        (["--method", "ground", "--beta", "50"], "--beta 50 is not for --method ground.*leave it"),
     ],
 )
 def test_errors_for_people(args, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=says):
-        run(*args)
+        run("--n", "30", *args)
     assert not list(tmp_path.iterdir())
 
 
@@ -86,12 +136,15 @@ def test_the_memory_of_belief_propagation_is_checked_before_an_instance_is_drawn
         run("--method", "bp", "--n", "200")
 
 
+@pytest.mark.parametrize("method", ["amp", "bp", "hmc", "ground"])
 @pytest.mark.parametrize("below", [".", "deeper"])
-def test_a_file_in_place_of_the_folder_is_noticed_before_any_work(tmp_path, monkeypatch, below):
+def test_a_file_in_place_of_the_folder_is_noticed_before_any_work(
+    tmp_path, monkeypatch, below, method
+):
     monkeypatch.setattr("fermibose.theory.solve", lambda _: pytest.fail("work was done"))
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(InputError, match=r"notes.*: name a folder with --output"):
-        run(*WARM, "--output", str(tmp_path / "notes" / below))
+        run("--method", method, "--n", "60", "--output", str(tmp_path / "notes" / below))
 
 
 def test_theory_is_asked_before_long_work(tmp_path, monkeypatch):

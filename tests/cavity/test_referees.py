@@ -156,8 +156,20 @@ def test_the_ground_state_of_two_weights_is_that_of_a_grid():
     lowest = Landscape(instance).energy_and_gradient(w)[0].min() / 2
     assert found.converged
     assert lowest - 1e-4 < found.energy <= lowest
-    assert found.energy == min(found.history)
-    assert len(found.history) == 12
+    assert found.energy == min(found.history.energy)
+    assert len(found.history.energy) == 12
+    assert found.history.M[found.history.energy.argmin()] == found.M
+
+
+def test_a_descent_whose_gradient_is_left_has_not_converged():
+    """Rounding stops every descent far above a tol of 1e-16."""
+    instance = two_weights(50.0)
+    found = ground_state(instance, restarts=3, tol=1e-16)
+    gradient = Landscape(instance).energy_and_gradient(found.weights[:, None])[1]
+    assert np.abs(gradient).max() > 1e-14
+    assert not found.converged
+    assert found.verdict.startswith("did not converge: the gradient is not zero; energy per weight")
+    assert ground_state(instance, restarts=3).history.converged.all()
 
 
 def test_ground_states_approach_zero_temperature_theory():

@@ -6,7 +6,8 @@ from fermibose.cavity.estimate import Estimate, History
 from fermibose.cavity.evolution import state_evolution
 from fermibose.cavity.ground import GroundState, ground_state
 from fermibose.cavity.instance import Instance, Pairs, sample_instance
-from fermibose.cavity.sampling import Sampling, hmc
+from fermibose.cavity.sampling import hmc
+from fermibose.cavity.walk import Sampling
 
 __all__ = [
     "Estimate",

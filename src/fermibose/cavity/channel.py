@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.errors import InputError
+from fermibose.cavity.lattice import check_size, lattice_steps
 from fermibose.theory.grid import SQRT2, Axis
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.table import pair_table
@@ -25,16 +25,10 @@ from fermibose.theory.table import pair_table
 _DEPTH = 21.0  # nodes below e^{−this} of the largest do not count
 _CHUNK = 60_000  # nodes handled at a time: they stay in the cache
 _STRIDES = np.array([4, 2])  # nodes of r and t skipped when the window is looked for
-_HARDEST = 1e-3  # softness of the hinge below which steps stop shrinking (and errors grow)
 _FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges
-_MOST = 4_000_000  # nodes of a table: beyond, every sweep takes a second or more
 _TURN = np.array([[1.0, -1.0], [1.0, 1.0]]) / SQRT2  # (z₁, z₂) → (r, t); its own inverse but for ᵀ
 
 Integers = NDArray[np.int64]
-
-
-class LatticeError(InputError):
-    """Fields so wide, or so sharp, that their integrals need more nodes than can be handled."""
 
 
 class DivergenceError(ArithmeticError):
@@ -127,40 +121,15 @@ class PairChannel:
         The largest exponent is at least −βH(ω), its value at ω: no node counts whose Gaussian is
         more than DEPTH below that.
         """
-        steps = self._steps(kind, s)
+        steps = lattice_steps(self.problem, kind, s)
         H = self.problem.energies(*(omega @ _TURN).T)[kind]
         radius = np.sqrt(2 * (_DEPTH + beta * H))
         reach = (np.abs(omega) + radius[:, None] * width).max(0) + 8 * steps
-        nodes = float(np.prod(2 * reach / steps))
-        if nodes > _MOST:
-            raise LatticeError(
-                f"the integrals of a pair need a lattice of {nodes:.2g} nodes, more than the "
-                f"{_MOST:.0e} that can be handled: fields reach {reach.max():.2g} in steps of "
-                f"{steps.min():.1g}; use a larger delta (fields too sharp), weight_decay (too "
-                "loose) or n (patterns of a pair nearly parallel), or hmc() or ground_state(), "
-                "which take no integrals"
-            )
+        check_size(reach, steps)
         axes = [Axis.uniform(h, x, folded=False) for h, x in zip(steps, reach, strict=True)]
         last = np.array([a.nodes.size // 2 for a in axes])
         table = pair_table(self.problem, *axes)[kind]
         return _Batch(omega, precision, width, radius, steps, last, table)
-
-    def _steps(self, kind: int, s: float) -> Array:
-        """Steps along r and t for fields of width s.
-
-        Equal steps converge exponentially: along t as fast as the Gaussian allows, along r at the
-        rate of the ridge of bosons, and of the corner of the hinge for fermions.
-        """
-        problem = self.problem
-        z = np.linspace(-6, 6, 241)
-        slope = float(np.abs(np.gradient(problem.phi(z), z)).max())
-        ridge = 0.6 / math.sqrt(2 * problem.beta * slope**2 + 1 / s**2)
-        if kind == 0:
-            return np.array([min(ridge, 0.5 * s), min(0.5 * s, 0.35)])
-        soft = math.sqrt(max(problem.softness, _HARDEST))
-        corner = min(0.3 * soft, 0.57 * math.sqrt(soft / problem.beta))
-        corner /= slope * max(1.0, math.sqrt(problem.d_f))
-        return np.array([min(ridge, corner, 0.5 * s), min(0.45 * s, 0.3)])
 
 
 def _sums(batch: _Batch, beta: float) -> tuple[Array, Array]:

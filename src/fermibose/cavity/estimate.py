@@ -85,9 +85,9 @@ class Estimate(Predictions):
         if self.converged:
             unstable = ": plain sweeps may leave this fixed point" * (self.at_eigenvalue > 1)
             return f"converged in {sweeps}; {stability}{unstable}"
-        if self.diverged:
-            return f"did not converge: diverged after {sweeps}"
-        return (
-            f"did not converge in {sweeps} (residual {self.residual:.1e}); "
-            f"{stability} in the last sweep"
+        stopped = (
+            f": diverged after {sweeps}"
+            if self.diverged
+            else f" in {sweeps} (residual {self.residual:.1e})"
         )
+        return f"did not converge{stopped}; {stability} in the last sweep"

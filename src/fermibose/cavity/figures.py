@@ -1,21 +1,17 @@
-"""Drawings of single instances: their points beside a curve, their outputs, their trajectory.
+"""Drawings of measured instances: their points beside a curve, their outputs.
 
 Rows are those of :mod:`fermibose.cavity.measure`, one instance each.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.transforms import ScaledTranslation
 
-from fermibose.cavity.estimate import Estimate
-from fermibose.cavity.evolution import state_evolution
 from fermibose.cavity.measure import Row
-from fermibose.plotting import COLOURS, figure
-from fermibose.theory import Solution
+from fermibose.plotting import COLOURS
 
 _MARKS = {
     "bp": ("s", "boson", "BP"),
@@ -70,55 +66,3 @@ def draw_inset(box: Any, inset: Row, *, last: bool) -> None:
     box.tick_params(labelsize=7)
     settled = "" if inset["converged"] else ", last sweep"
     box.set_title(f"Δ = {inset['delta']:g}{settled}", fontsize=7, pad=1)
-
-
-def draw_trajectory(
-    path: str | Path, found: Estimate, theory: Solution | None, *, damped: bool
-) -> None:
-    """|M|, q, Q and both losses sweep by sweep, the theory's values as lines.
-
-    damped: leaves out state evolution, which describes AMP without damping only.
-    """
-    history, problem = found.history, found.problem
-    sweeps = np.arange(1, found.iterations + 1)
-    with figure(path, columns=3, size=(12.0, 3.4)) as (_, axes):
-        overlaps, losses, residual = axes[0]
-        for name, colour in (("M", "machine"), ("q", "baseline"), ("Q", "boson")):
-            values = np.abs(getattr(history, name))
-            overlaps.plot(
-                sweeps, values, color=COLOURS[colour], label="|M|" if name == "M" else name
-            )
-            if theory is not None:
-                overlaps.axhline(getattr(theory, name), color=COLOURS[colour], ls=":", lw=1)
-        if not damped:
-            first = max(1, int(np.argmax(np.abs(history.M) > 0.1)))
-            start = history.M[first - 1], history.Q[first - 1]
-            path_of = state_evolution(
-                problem, M=start[0], Q=start[1], V=history.q[first - 1] - start[1],
-                sweeps=found.iterations - first,
-            )  # fmt: skip
-            for name in ("M", "q", "Q"):
-                values = np.abs(getattr(path_of, name))
-                label = "state evolution" if name == "M" else None
-                overlaps.plot(
-                    sweeps[first:], values, "--", color=COLOURS["theory"], lw=1, label=label
-                )
-        overlaps.set(xlabel="sweep", title="overlaps")
-        overlaps.legend(fontsize=8)
-        lines = (
-            (
-                "test loss $ε_g$",
-                history.generalization_loss(problem),
-                "generalization_loss",
-                "fermion",
-            ),
-            ("training energy", history.training_loss, "training_energy", "highlight"),
-        )
-        for label, series, name, colour in lines:
-            losses.plot(sweeps, series, color=COLOURS[colour], label=label)
-            if theory is not None:
-                losses.axhline(getattr(theory, name), color=COLOURS[colour], ls=":", lw=1)
-        losses.set(xlabel="sweep", title="losses (dotted: theory)", ylim=(0, None))
-        losses.legend(fontsize=8)
-        residual.semilogy(sweeps, history.residual, color=COLOURS["published"])
-        residual.set(xlabel="sweep", title="largest undamped change")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fermibose.cavity.checks import number, whole
@@ -11,6 +12,15 @@ from fermibose.cavity.landscape import Landscape
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Predictions
 from fermibose.theory.threads import one_thread
+
+
+@dataclass(frozen=True)
+class Descents:
+    """Where the descent from every start ended; arrays of shape (restarts,)."""
+
+    energy: Array  # E/N
+    M: Array  # mean weight
+    converged: NDArray[np.bool_]  # the gradient vanishes
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,7 @@ class GroundState(Predictions):
     training_loss: float  # mean energy of a training pair
     converged: bool  # the gradient vanishes
     iterations: int  # of all restarts together
-    history: list[float]  # E/N reached from every start
+    history: Descents
 
     @property
     def problem(self) -> Problem:  # type: ignore[override]
@@ -39,6 +49,17 @@ class GroundState(Predictions):
     def q(self) -> float:
         """Self-overlap w·w/N."""
         return float((self.weights**2).mean())
+
+    @property
+    def verdict(self) -> str:
+        """Whether the numbers can be used, in words."""
+        descent = "converged" if self.converged else "did not converge: the gradient is not zero"
+        reached = self.history.energy
+        starts = f"{reached.size} start" + "s" * (reached.size != 1)
+        return (
+            f"{descent}; energy per weight {self.energy:.6f}, the lowest of {starts} "
+            f"(median {np.median(reached):.6f})"
+        )
 
 
 @one_thread
@@ -71,13 +92,19 @@ def ground_state(
 
     options = {"maxiter": 5000, "maxfun": 10000, "gtol": tol, "ftol": 1e-15, "maxcor": 20}
     runs = [minimize(cost, w, jac=True, method="L-BFGS-B", options=options) for w in starts]
-    best = min(runs, key=lambda run: run.fun)
+    history = Descents(
+        energy=np.array([run.fun for run in runs]) / instance.n,
+        M=np.array([run.x.mean() for run in runs]),
+        converged=np.array([np.abs(run.jac).max() <= 100 * tol for run in runs]),
+    )
+    lowest = int(history.energy.argmin())
+    best: Array = runs[lowest].x
     return GroundState(
         instance=instance,
-        weights=best.x,
-        energy=float(best.fun) / instance.n,
-        training_loss=float(landscape.pair_energy(best.x[:, None])[0]),
-        converged=bool(np.abs(best.jac).max() <= 100 * tol),
+        weights=best,
+        energy=float(history.energy[lowest]),
+        training_loss=float(landscape.pair_energy(best[:, None])[0]),
+        converged=bool(history.converged[lowest]),
         iterations=int(sum(run.nit for run in runs)),
-        history=[float(run.fun) / instance.n for run in runs],
+        history=history,
     )

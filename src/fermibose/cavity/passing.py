@@ -11,10 +11,11 @@ from typing import Protocol
 
 import numpy as np
 
-from fermibose.cavity.channel import DivergenceError, LatticeError
+from fermibose.cavity.channel import DivergenceError
 from fermibose.cavity.checks import number, whole
 from fermibose.cavity.estimate import Estimate, History
 from fermibose.cavity.instance import Instance, check_instance
+from fermibose.cavity.lattice import LatticeError
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
 from fermibose.theory.fixed_point import History as Steps
@@ -129,8 +130,10 @@ def pass_messages(
                     raise
                 if last is None:
                     raise InputError(
-                        "no sweep can be taken: the start is too far out (use means of order 1), "
-                        "or the two patterns of a pair are parallel (use others)"
+                        "no sweep can be taken: the fields are too far out (use a smaller delta "
+                        "or m, and means of order 1 to start from), too sharp (use a larger "
+                        "delta), or those of a pair are the same (its patterns are parallel: use "
+                        "others)"
                     ) from None
                 diverged = True
                 break

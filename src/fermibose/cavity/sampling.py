@@ -6,7 +6,6 @@ barrier and are exchanged with colder ones with probability min(1, e^{(β−β')
 """
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,61 +13,16 @@ from numpy.typing import NDArray
 from fermibose.cavity.checks import number, whole
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.cavity.landscape import Landscape
+from fermibose.cavity.walk import Sampling, Walk, spread_ratio, standard_error
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.solution import Predictions
+from fermibose.theory.problem import Array
 from fermibose.theory.threads import one_thread
 
 Indices = NDArray[np.intp]
 _LEAPS = 12  # leapfrog steps of a trajectory, on average
 _TARGET = 0.8  # acceptance that steps are tuned to while warming up
 _AGREE = 1.1  # largest ratio of spreads (R̂) of chains that sampled the same
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Every trajectory of the coldest copies; arrays of shape (trajectories, chains)."""
-
-    M: Array
-    q: Array
-    energy: Array  # mean energy of a training pair
-    Q: Array = field(repr=False)  # (trajectories,): overlap of the chains, signs of M aligned
-
-
-@dataclass(frozen=True)
-class Sampling(Predictions):
-    """Averages over the samples of one instance. Signs are such that M >= 0."""
-
-    instance: Instance
-    training_loss: float  # mean energy of a training pair
-    errors: dict[str, float]  # standard errors of M, q, Q from blocks of the walk
-    agreement: dict[str, float]  # R̂ of M and q: near 1 where the chains sampled the same
-    acceptance: float  # of trajectories at the coldest copies
-    exchange: float  # least accepted part of exchanges between neighbours; 1 without tempering
-    converged: bool  # the chains agree, and copies moved and were exchanged
-    iterations: int  # trajectories kept
-    history: Walk
-
-    @property
-    def problem(self) -> Problem:  # type: ignore[override]
-        """What the instance was drawn from."""
-        return self.instance.problem
-
-    @property
-    def M(self) -> float:
-        """Mean weight Σ w/N."""
-        return float(self.history.M.mean())
-
-    @property
-    def q(self) -> float:
-        """Self-overlap w·w/N."""
-        return float(self.history.q.mean())
-
-    @property
-    def Q(self) -> float:
-        """Overlap of independent chains; NaN if there is only one."""
-        return float(self.history.Q.mean())
 
 
 @one_thread
@@ -199,13 +153,13 @@ def _record(copies: _Copies, cold: Indices) -> tuple[Array, ...]:
 
 def _summary(instance: Instance, walk: Walk, copies: _Copies, cold: Indices) -> Sampling:
     tried = copies.tries > 0
-    agreement = {"M": _spread_ratio(walk.M), "q": _spread_ratio(walk.q)}
+    agreement = {"M": spread_ratio(walk.M), "q": spread_ratio(walk.q)}
     acceptance = float(copies.accepted[cold].mean() / copies.moves)
     exchange = float((copies.exchanges[tried] / copies.tries[tried]).min()) if tried.any() else 1.0
     return Sampling(
         instance=instance,
         training_loss=float(walk.energy.mean()),
-        errors={name: _error(getattr(walk, name)) for name in ("M", "q", "Q")},
+        errors={name: standard_error(getattr(walk, name)) for name in ("M", "q", "Q")},
         agreement=agreement,
         acceptance=acceptance,
         exchange=exchange,
@@ -214,18 +168,3 @@ def _summary(instance: Instance, walk: Walk, copies: _Copies, cold: Indices) -> 
         iterations=len(walk.M),
         history=walk,
     )
-
-
-def _error(series: Array) -> float:
-    """Standard error of the mean from ten blocks of every chain."""
-    columns = series.reshape(len(series), -1)
-    blocks = np.array([part.mean(0) for part in np.array_split(columns, 10)]).ravel()
-    return float(blocks.std(ddof=1) / math.sqrt(blocks.size))
-
-
-def _spread_ratio(series: Array) -> float:
-    """R̂ of the halves of every chain: √(total variance / variance within)."""
-    halves = np.concatenate(np.array_split(series[: len(series) // 2 * 2], 2), axis=1)
-    within = halves.var(0, ddof=1).mean()
-    between = halves.mean(0).var(ddof=1)
-    return float(math.sqrt(1 + between / within))
