@@ -6,8 +6,9 @@ again computes only what is missing, and gives the same rows whichever engine co
 
 from fermibose.sweep.engines import Engine, engine_named
 from fermibose.sweep.jobs import Job, measurement
+from fermibose.sweep.rows import Row
 from fermibose.sweep.runner import Outcome, run
-from fermibose.sweep.store import Row, Store, StoreError
+from fermibose.sweep.store import Store, StoreError
 
 __all__ = [
     "Engine",

@@ -14,7 +14,8 @@ from fermibose.sweep.claims import Claims
 from fermibose.sweep.engines import Engine, InProcess, engine_named
 from fermibose.sweep.interrupts import Interrupts, watch_interrupts
 from fermibose.sweep.jobs import Job
-from fermibose.sweep.store import Row, Store
+from fermibose.sweep.rows import Row
+from fermibose.sweep.store import Store
 
 _POLL = 1.0  # seconds between looks at what other processes are still computing
 

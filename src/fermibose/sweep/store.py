@@ -14,14 +14,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.sweep.jobs import Job, code_of, name_of
-from fermibose.sweep.values import decode, encode
+from fermibose.sweep.rows import COLUMNS, Row, has_result, read_row, row_of
+from fermibose.sweep.values import encode
 
 _APPLICATION = 0x46425357  # "FBSW": tells our stores from other SQLite files
 _SCHEMA = 1
@@ -32,7 +32,6 @@ CREATE TABLE results (
     result TEXT, error TEXT, seconds REAL NOT NULL, versions TEXT NOT NULL, finished TEXT NOT NULL
 ) WITHOUT ROWID
 """
-_COLUMNS = "key, function, version, params, seed, data, result, error, seconds, versions, finished"
 _SYNCHRONOUS = "EXTRA"
 _WAIT = 60.0  # seconds to wait for another process that is writing
 _REMEDY = "What is stored is safe: {}, and start again; only what is missing will be computed"
@@ -40,28 +39,6 @@ _REMEDY = "What is stored is safe: {}, and start again; only what is missing wil
 
 class StoreError(FermiboseError, OSError):
     """The store cannot be read or written; what it holds is safe."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One job of the store. ``result`` is None if it failed, or was not finished (no error).
-
-    What is stored of a damaged row cannot be read: it has an error and no result, as if failed.
-    """
-
-    key: str
-    function: str  # module:function
-    version: int
-    params: dict[str, Any]
-    seed: int
-    data: str
-    result: dict[str, Any] | None = None
-    error: str | None = None  # the traceback of a job that failed, or the damage
-    seconds: float | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    finished: str | None = None  # UTC
-    damaged: bool = False
-    job: Job | None = field(default=None, compare=False, repr=False)  # in the rows of a run
 
 
 class Store:
@@ -129,7 +106,7 @@ class Store:
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as opened:
                 opened.execute(f"PRAGMA synchronous = {_SYNCHRONOUS}")
-                # bytes that are no text must not keep the other rows from being read; see _row
+                # bytes that are no text must not keep the other rows from being read; see read_row
                 opened.text_factory = lambda raw: raw.decode(errors="surrogateescape")
                 yield opened
         except sqlite3.DatabaseError as error:
@@ -146,7 +123,7 @@ class Store:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         row = (*identity, job.seed, job.data, *found, json.dumps(answer["versions"]), now)
         with self.transaction() as connection:
-            if not _has_result(connection, job.key):
+            if not has_result(connection, job.key):
                 marks = ", ".join("?" * len(row))
                 connection.execute(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
 
@@ -157,12 +134,12 @@ class Store:
     def has_result(self, key: str) -> bool:
         """Whether this job has a result by now."""
         with self._open() as connection:
-            return _has_result(connection, key)
+            return has_result(connection, key)
 
     def rows_of(self, jobs: Iterable[Job]) -> list[Row]:
         """The rows of these jobs; without result and error where the store has none."""
         with self._open() as connection:
-            return [_row_of(connection, job) for job in jobs]
+            return [row_of(connection, job) for job in jobs]
 
     def rows(self, function: Callable[..., Any] | str | None = None) -> list[Row]:
         """All rows, or those of one function, in an order that does not depend on the run.
@@ -172,9 +149,9 @@ class Store:
         name = name_of(function) if inspect.isfunction(function) else function
         if not isinstance(name, str | None):
             raise InputError(f"rows are of a function or its 'module:function', not of {name!r}")
-        query = f"SELECT {_COLUMNS} FROM results ORDER BY function, params, seed, key"
+        query = f"SELECT {COLUMNS} FROM results ORDER BY function, params, seed, key"
         with self._open() as connection:
-            rows = [_row(found) for found in connection.execute(query)]
+            rows = [read_row(found) for found in connection.execute(query)]
         return [row for row in rows if name is None or row.function == name]
 
     def digest(self) -> str:
@@ -184,38 +161,6 @@ class Store:
             for found in connection.execute("SELECT key, result FROM results ORDER BY key"):
                 digest.update(json.dumps(found).encode())
         return digest.hexdigest()
-
-
-def _find(connection: sqlite3.Connection, key: str) -> Row | None:
-    query = f"SELECT {_COLUMNS} FROM results WHERE key = ?"
-    found = connection.execute(query, (key,)).fetchone()
-    return None if found is None else _row(found)
-
-
-def _has_result(connection: sqlite3.Connection, key: str) -> bool:
-    row = _find(connection, key)
-    return row is not None and row.result is not None
-
-
-def _row_of(connection: sqlite3.Connection, job: Job) -> Row:
-    row = _find(connection, job.key)
-    if row is None:
-        function, code = name_of(job.function), code_of(job.function)
-        row = Row(job.key, function, code.version, {}, job.seed, job.data)
-    return replace(row, params=row.params or dict(job.params), job=job)
-
-
-def _row(found: tuple[Any, ...]) -> Row:
-    row = dict(zip(_COLUMNS.split(", "), found, strict=True))
-    try:
-        "".join(map(str, found)).encode()  # fails on bytes that were no text
-        row |= {"params": decode(row["params"]), "versions": json.loads(row["versions"])}
-        row["result"] = None if row["result"] is None else decode(row["result"])
-    except (ValueError, TypeError) as error:
-        row |= {"params": {}, "versions": {}, "result": None, "damaged": True}
-        remedy = "the next run computes it again"
-        row["error"] = f"what the store holds of it cannot be read ({error}); {remedy}"
-    return Row(**row)
 
 
 def _damaged(path: Path, detail: object) -> FileFormatError:
