@@ -167,5 +167,6 @@ def _draw_setting(
         ax.errorbar(found.x, found.mean, bars, color=colour, label=label, marker=".")
         mlp = over_seeds(chosen, "test_accuracy", scale=100, coupling="mlp")[0]
         ax.axhline(mlp, color=colour, linestyle="--", linewidth=0.8)
-    legend(ax, title=f"{NAMES[name]} (dashed: MLP)", fontsize=8, title_fontsize=8)
+    beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "title": "dashed:\nMLP"}
+    legend(ax, fontsize=8, title_fontsize=8, **beside)
     ax.set(xlabel="$d_F$", ylabel="test accuracy (%)")
