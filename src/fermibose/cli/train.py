@@ -63,10 +63,8 @@ def train(
     from fermibose import PairEnergy
     from fermibose.data import load_dataset
     from fermibose.machine.recipe import Recipe
-    from fermibose.machine.training import train as train_machine
 
     check_folder(output)
-    checkpoint = output / "checkpoint.safetensors"
     if (output / "model.json").exists() and not force:
         raise InputError(
             f"{output} already holds a model; choose another --output, or --force to replace it"
@@ -89,6 +87,17 @@ def train(
         threads=threads,
     )
     _check_memory(recipe, dataset)
+    checkpoint = output / "checkpoint.safetensors"
+    training, seconds = _learn(recipe, dataset, checkpoint)
+    final = _save(training, dataset, origin(dataset, data, folder, **counts), seconds, output)
+    checkpoint.unlink(missing_ok=True)  # not before everything is on disk
+    _print_summary(dataset, final, seconds, output)
+
+
+def _learn(recipe: "Recipe", dataset: "Dataset", checkpoint: Path) -> "tuple[Training, float]":
+    """Train, from the checkpoint if there is one; returns the seconds it took, too."""
+    from fermibose.machine.training import train as train_machine
+
     started = time.perf_counter()
     training = train_machine(
         dataset.x_train,
@@ -103,9 +112,7 @@ def train(
             f"interrupted; {checkpoint} keeps what is trained. The same command goes on from there."
         )
         raise typer.Exit(130)
-    final = _save(training, dataset, origin(dataset, data, folder, **counts), seconds, output)
-    checkpoint.unlink(missing_ok=True)  # not before everything is on disk
-    _print_summary(dataset, final, seconds, output)
+    return training, seconds
 
 
 def _save(
