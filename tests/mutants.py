@@ -237,9 +237,10 @@ MUTANTS = [
     Mutant("cavity: unfinished descents filled", "cavity/run_figures.py", "mine & ~settled, \"white\"", "mine & ~settled, colour", "tests/cavity/test_run_figures.py"),
     Mutant("cavity: signed M of descents", "cavity/run_figures.py", "np.abs(ends.M)", "ends.M", "tests/cavity/test_run_figures.py"),
     Mutant("cavity: every descent settled", "cavity/ground.py", "np.abs(run.jac).max() <= 100 * tol", "True", REFEREES),
-    Mutant("cli: idle options of sweeps", "cli/cavity.py", "if sweeping and method not in", "if False and method not in", "tests/cavity/test_cli_cavity.py"),
+    Mutant("cli: idle options of sweeps", "cli/cavity.py", "if method not in _HEEDED_BY[name]", "if False", "tests/cavity/test_cli_cavity.py"),
     Mutant("cli: idle beta of ground", "cli/cavity.py", "beta not in (None, math.inf)", "False", "tests/cavity/test_cli_cavity.py"),
-    Mutant("cli: options of sweeps lost", "cli/cavity.py", "show=None, **sweeping", "show=None", "tests/cavity/test_cli_cavity.py"),
+    Mutant("cli: options of sweeps lost", "cli/cavity.py", "return algorithm(instance, show=None, **given)", "return algorithm(instance, show=None)", "tests/cavity/test_cli_cavity.py"),
+    Mutant("cli: length of the walk lost", "cli/cavity.py", "return hmc(instance, show=None, **given)", "return hmc(instance, show=None)", "tests/cavity/test_cli_cavity.py"),
     Mutant("cli: cavity's folder not tried", "cli/cavity.py", "    check_folder(output)", "    pass", "tests/cavity/test_cli_cavity.py"),
 ]  # fmt: skip
 

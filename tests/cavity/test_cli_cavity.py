@@ -71,15 +71,16 @@ def test_a_descent_that_stopped_early_is_printed_as_such(monkeypatch, tmp_path):
 def test_a_walk_is_printed_and_drawn(monkeypatch, tmp_path, converged):
     walks = []
 
-    def short(instance, **_):
-        found = hmc(instance, trajectories=40, warm_up=20)
-        walks.append(replace(found, converged=converged))
+    def spied(instance, **options):
+        walks.append(replace(hmc(instance, **options), converged=converged))
         return walks[0]
 
-    monkeypatch.setattr("fermibose.cavity.hmc", short)
-    output = run(*WARM, "--method", "hmc", "--seed", "4", "--output", str(tmp_path))
+    monkeypatch.setattr("fermibose.cavity.hmc", spied)
+    here = (*WARM, "--method", "hmc", "--seed", "4", "--output", str(tmp_path))
+    output = run(*here, "--trajectories", "40")
     found = walks[0]
-    assert found.instance.problem == Problem(alpha=0.7, beta=10.0)
+    instance = sample_instance(Problem(alpha=0.7, beta=10.0), 60, seed=4)
+    assert found.history.M.tolist() == hmc(instance, trajectories=40, warm_up=20).history.M.tolist()
     assert f"replica overlap Q │ {found.Q:.5f} │" in output
     agree = "the chains agree" if converged else "did not converge: the chains disagree"
     assert agree in output
@@ -113,11 +114,12 @@ def test_options_of_sweeps_reach_the_algorithm(monkeypatch, tmp_path, method):
         (["--damping", "nan"], "--damping is the part of the old messages kept"),
         (["--beta", "inf"], "amp needs a finite one .* or use --method ground"),
         (["--beta", "inf", "--method", "hmc"], "hmc needs a finite one"),
-        (["--method", "hmc", "--damping", "0.5"], "^--damping: for --method amp and bp only, hmc"),
-        (["--method", "ground", "--max-iterations", "5"], "^--max-iterations: for .* ground takes"),
+        (["--method", "hmc", "--damping", "0.5"], "^--damping is for --method amp and bp only"),
+        (["--trajectories", "50"], "^--trajectories is for --method hmc only: .* with amp"),
+        (["--method", "ground", "--max-iterations", "5"], "^--max-iterations is for .* ground"),
         (
             ["--method", "ground", "--max-iterations", "5", "--damping", "0"],
-            "^--damping and --max-iterations: for",
+            "^--damping is for --method amp and bp only: leave it out with ground",
         ),
         (["--method", "ground", "--beta", "50"], "--beta 50 is not for --method ground.*leave it"),
     ],

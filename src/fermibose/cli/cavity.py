@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fermibose.theory import Problem, Solution
 
 _METHODS = ("amp", "bp", "hmc", "ground")
+_HEEDED_BY = {"damping": ("amp", "bp"), "max_iterations": ("amp", "bp"), "trajectories": ("hmc",)}
 _ROWS = (
     ("mean weight |M|", "M", "M"),
     ("self-overlap q", "q", "q"),
@@ -47,6 +48,12 @@ def cavity(
     max_iterations: Annotated[
         int | None, typer.Option(min=1, help="Sweeps at most (amp, bp; default 500).")
     ] = None,
+    trajectories: Annotated[
+        int | None,
+        typer.Option(
+            min=20, help="Length of the walk, after half as many to warm up (hmc; default 2000)."
+        ),
+    ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Exactly ρP boson pairs.")] = False,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("cavity"),
@@ -61,9 +68,9 @@ def cavity(
 
     if method not in _METHODS:
         raise InputError(f"method {method!r} is not known: use {', '.join(_METHODS)}")
-    sweeping = {"damping": damping, "max_iterations": max_iterations}
-    sweeping = {name: value for name, value in sweeping.items() if value is not None}
-    _check_options(method, beta, sweeping)
+    given = {"damping": damping, "max_iterations": max_iterations, "trajectories": trajectories}
+    given = {name: value for name, value in given.items() if value is not None}
+    _check_options(method, beta, given)
     if beta is None:
         beta = math.inf if method == "ground" else 50.0
     problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness)
@@ -76,7 +83,7 @@ def cavity(
     except ConvergenceError as error:
         console.print(f"[yellow]no theory here:[/] {escape(str(error))}", soft_wrap=True)
         theory = None
-    found = _run(method, instance, sweeping)
+    found = _run(method, instance, given)
     _print(found, theory, title=f"{method}, N = {n}, P = {len(instance.train)}")
     say(found.verdict)
     path = output / f"{method}_n{n}_seed{seed}.png"
@@ -84,7 +91,7 @@ def cavity(
     say(f"wrote {path}")
 
 
-def _check_options(method: str, beta: float | None, sweeping: dict[str, Any]) -> None:
+def _check_options(method: str, beta: float | None, given: dict[str, Any]) -> None:
     """Refuse what the method cannot do or would not heed, in the words of the command line."""
     if method == "ground" and beta not in (None, math.inf):
         raise InputError(
@@ -96,13 +103,17 @@ def _check_options(method: str, beta: float | None, sweeping: dict[str, Any]) ->
             f"--beta inf is zero temperature: {method} needs a finite one (say 50), or use "
             "--method ground"
         )
-    if sweeping and method not in ("amp", "bp"):
-        names = " and ".join(f"--{name.replace('_', '-')}" for name in sweeping)
-        raise InputError(f"{names}: for --method amp and bp only, {method} takes no sweeps")
-    if not 0 <= sweeping.get("damping", 0.5) < 1:
+    for name in given:
+        if method not in _HEEDED_BY[name]:
+            heeding = " and ".join(_HEEDED_BY[name])
+            raise InputError(
+                f"--{name.replace('_', '-')} is for --method {heeding} only: leave it out with "
+                f"{method}"
+            )
+    if not 0 <= given.get("damping", 0.5) < 1:
         raise InputError(
             "--damping is the part of the old messages kept, at least 0 and below 1, got "
-            f"{sweeping['damping']}"
+            f"{given['damping']}"
         )
 
 
@@ -119,15 +130,17 @@ def _check_memory(problem: "Problem", n: int) -> None:
     )
 
 
-def _run(method: str, instance: "Instance", sweeping: dict[str, Any]) -> Any:
+def _run(method: str, instance: "Instance", given: dict[str, Any]) -> Any:
     from fermibose.cavity import amp, belief_propagation, ground_state, hmc
 
     if method == "hmc":
-        return hmc(instance, show=None)
+        if length := given.get("trajectories"):
+            given = {"trajectories": length, "warm_up": length // 2}
+        return hmc(instance, show=None, **given)
     if method == "ground":
         return ground_state(instance)
     algorithm = amp if method == "amp" else belief_propagation
-    return algorithm(instance, show=None, **sweeping)
+    return algorithm(instance, show=None, **given)
 
 
 def _draw(path: Path, method: str, found: Any, theory: "Solution | None", *, damped: bool) -> None:
