@@ -1,5 +1,6 @@
 """Where phases end: the onset of order along any parameter, and of broken replica symmetry."""
 
+import math
 from typing import Literal
 
 from scipy.optimize import brentq
@@ -25,7 +26,8 @@ def critical_point(
 
     ``order``: the solution with M = 0 starts to grow a magnetisation, 1 + χαm² E[y·∇²F y] = 0: the
     continuous transition to M > 0 (α_c, Δ_c, ρ_c). ``at``: the de Almeida-Thouless eigenvalue of
-    the solution of lowest free energy is 1.
+    the solution of lowest free energy is 1; refused where it is infinite (zero temperature), for
+    the weight of the jumps that make it so fades gradually.
     """
     check_parameter(parameter)
     if kind not in ("order", "at"):
@@ -37,6 +39,12 @@ def critical_point(
         if kind == "order":
             return disordered(there).label_stiffness
         last[:] = [solve(there, last[0] if last else None)]
+        if math.isinf(last[0].at_eigenvalue):
+            raise InputError(
+                f"the AT eigenvalue is infinite at {parameter} = {value:g}, and passes 1 nowhere: "
+                "it grows with beta wherever forces jump at zero temperature; ask for a finite "
+                "beta, or for another interval"
+            )
         return 1 - last[0].at_eigenvalue
 
     low, high = (margin(value) for value in between)

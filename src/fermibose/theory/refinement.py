@@ -150,9 +150,7 @@ def _measure(
         free_energy=free_energy(problem, overlaps, average),
         training_energy=measure.mean(response.energy),
         mean_field_energy=average.F,
-        at_eigenvalue=at_eigenvalue(
-            problem, overlaps, measure=measure, average=average, response=response
-        ),
+        at_eigenvalue=at_eigenvalue(problem, overlaps, measure=measure, response=response),
         label_stiffness=label_stiffness(problem, overlaps, average),
         residual=point.residual,
         iterations=point.iterations,
