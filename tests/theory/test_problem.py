@@ -78,6 +78,15 @@ def test_a_hinge_of_ones_own_replaces_the_fermion_energy():
     assert fermion == pytest.approx(math.log1p(math.exp(10 * (0.8 - d2))) / 20)
 
 
+def test_the_steepest_place_is_found_wherever_it_is():
+    assert Problem().steepness == Problem(activation="half_tanh").steepness == 1.0
+    assert Problem(activation=erf).steepness == pytest.approx(2 / math.sqrt(math.pi), rel=1e-6)
+    for k, where in ((3.0, 0.4), (80.0, -1.2345), (900.0, 3.21)):
+        problem = Problem(activation=lambda z, k=k, where=where: np.tanh(k * (z - where)))
+        assert problem.steepness == pytest.approx(k, rel=1e-3)
+    assert Problem(activation=np.sign).steepness == 1000.0
+
+
 def test_oddness_up_to_a_constant_is_seen():
     assert Problem().odd
     assert Problem(activation="half_tanh").odd

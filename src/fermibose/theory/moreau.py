@@ -135,7 +135,7 @@ class MoreauChannel:
 
     def _activation(self, z: Array) -> tuple[Array, Array, Array]:
         """φ, φ′ and φ″ by five-point differences, so that any smooth function will do."""
-        h, phi = _STENCIL, self._problem.phi
+        h, phi = _STENCIL / self._problem.steepness, self._problem.phi
         a, b, mid, d, e = (phi(z + k * h) for k in (-2, -1, 0, 1, 2))
         first = (a - e + 8 * (d - b)) / (12 * h)
         second = (16 * (b + d) - 30 * mid - a - e) / (12 * h**2)

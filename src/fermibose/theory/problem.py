@@ -1,30 +1,21 @@
 """What is asked of the theory: one unit, a Gaussian mixture, and the energy of its pairs."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
+from fermibose.theory.activation import ACTIVATIONS, Array, Function, steepness
 
-Array: TypeAlias = NDArray[np.float64]
-Function: TypeAlias = Callable[[Array], Array]
+__all__ = ["ACTIVATIONS", "Array", "Function", "Problem"]
 
 _POSITIVE = {
     "alpha": "the number of training pairs per weight; use a small number for scarce data",
     "delta": "the spread of a cluster; use a small number for sharp clusters",
 }
-
-
-def _half_tanh(z: Array) -> Array:
-    return (1 + np.tanh(z)) / 2
-
-
-ACTIVATIONS: dict[str, Function] = {"tanh": np.tanh, "half_tanh": _half_tanh}
 
 
 @dataclass(frozen=True)
@@ -79,6 +70,11 @@ class Problem:
     def phi(self) -> Function:
         """The activation as a function."""
         return ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation
+
+    @property
+    def steepness(self) -> float:
+        """max |φ′|, at least 1: lengths along z count for more where φ is steep."""
+        return steepness(self.phi)
 
     @property
     def pair_energy(self) -> PairEnergy:

@@ -68,7 +68,7 @@ def solve(
 def _check_sharpness(problem: Problem) -> None:
     """Refuse clusters whose thermal width s = Δ√(χ/β), with χ at most 1/λ_w, no table resolves."""
     s = problem.delta / math.sqrt(problem.weight_decay * problem.beta)
-    if s < _SHARPEST and not problem.zero_temperature:
+    if s * problem.steepness < _SHARPEST and not problem.zero_temperature:
         raise ConvergenceError(
             f"delta = {problem.delta:g} is too small for beta = {problem.beta:g}: pre-activations "
             f"spread by {s:.1g} at most, less than the grid resolves ({_SHARPEST:g}); use a larger "
