@@ -7,7 +7,7 @@ import pytest
 from scipy.special import erf
 
 from fermibose.errors import InputError
-from fermibose.theory import Problem, solve
+from fermibose.theory import Problem, branches, disordered, solve, solve_broken
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,14 @@ def test_single_precision_parameters_are_solved_in_double():
 def test_solve_refuses_what_is_not_a_problem():
     with pytest.raises(InputError, match="solve needs a fermibose"):
         solve({"alpha": 1.0})  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="tol must be between 0 and 1"):
-        solve(Problem(), tol=0.0)
+
+
+@pytest.mark.parametrize("tol", [10.0, 0.0, -1.0, math.nan, "a", True])
+@pytest.mark.parametrize("door", [solve, branches, disordered, solve_broken])
+def test_a_tolerance_is_between_0_and_1(door, tol):
+    """An iteration that stops at a residual of 10 would pass its guess as a solution."""
+    with pytest.raises(InputError, match=f"tol must be between 0 and 1, got {tol!r}"):
+        door(Problem(), tol=tol)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "half_tanh", erf])

@@ -3,6 +3,7 @@
 import math
 
 from fermibose.errors import InputError
+from fermibose.theory.checks import check_tol
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
 from fermibose.theory.problem import Problem
 from fermibose.theory.refinement import follow, refine
@@ -44,6 +45,8 @@ def solve(
     """
     if not isinstance(problem, Problem):
         raise InputError(f"solve needs a fermibose.theory.Problem, got {problem!r}")
+    if tol is not None:
+        check_tol(tol)
     _check_sharpness(problem)
     if isinstance(start, Solution):
         near = follow(problem, start, tol=tol)
@@ -95,6 +98,8 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, S
 @one_thread
 def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
     """The solution with M = 0, whether or not it is stable."""
+    if tol is not None:
+        check_tol(tol)
     flat = settle(problem, mixed(problem))
     if isinstance(flat, FixedPoint):
         raise failure(problem, [flat])
