@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import erf
 
 from fermibose.errors import InputError
@@ -34,6 +35,42 @@ from fermibose.theory import Problem, branches, disordered, solve, solve_broken
 def test_impossible_parameters_are_named_with_the_remedy(bad, says):
     with pytest.raises(InputError, match=says):
         Problem(**bad)
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (5, "must be a function of a NumPy array, got 5"),
+        (math.tanh, r"fails on a NumPy array \(TypeError"),
+        (torch.tanh, r"fails on a NumPy array \(TypeError"),
+        (lambda z: 1.0, "an array of the shape of its argument"),
+        (lambda z: z.ravel(), "an array of the shape of its argument"),
+        (lambda z: z > 0, "must return float64 numbers, not bool"),
+        (lambda z: z.astype(np.float32), "must return float64 numbers, not float32"),
+        (np.log, "must be finite everywhere, and is not at -3"),
+        (np.polynomial.Polynomial([0, 1, 0, -0.1]), "must be hashable, which Polynomial is not"),
+    ],
+)
+@pytest.mark.parametrize("name", ["activation", "hinge"])
+def test_functions_that_would_fail_deep_inside(name, function, says):
+    with pytest.raises(InputError, match=f"{name} .*{says}"):
+        Problem(**{name: function})
+    with pytest.raises(InputError, match="hinge must be a function of a NumPy array, got 'relu'"):
+        Problem(hinge="relu")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="activation must be a function of a NumPy array, got N"):
+        Problem(activation=None)  # type: ignore[arg-type]
+
+
+def test_a_function_is_tried_once():
+    calls = []
+
+    def phi(z):
+        calls.append(z.shape)
+        return np.tanh(z)
+
+    for delta in (0.2, 0.3, 0.4):
+        Problem(activation=phi, delta=delta)
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.int64, int])

@@ -8,7 +8,7 @@ import numpy as np
 
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
-from fermibose.theory.activation import ACTIVATIONS, Array, Function, steepness
+from fermibose.theory.activation import ACTIVATIONS, Array, Function, check_function, steepness
 
 __all__ = ["ACTIVATIONS", "Array", "Function", "Problem"]
 
@@ -38,7 +38,7 @@ class Problem:
     m: float = 1.0  # strength of the cluster mean, >= 0
     rho: float = 0.5  # ρ: fraction of boson pairs, in [0, 1]
     softness: float = 0.01  # a of the hinge φ(x) = (x + √(x²+a))/2, >= 0; > 0 at zero temperature
-    activation: str | Function = "tanh"  # a name in ACTIVATIONS, or any smooth function of an array
+    activation: str | Function = "tanh"  # a name in ACTIVATIONS, or a smooth function of arrays
     hinge: Function | None = None  # replaces φ; finite temperature only
 
     def __post_init__(self) -> None:
@@ -50,11 +50,15 @@ class Problem:
                 object.__setattr__(self, field.name, float(value))
         if self.rho > 1:
             raise InputError(f"rho is the fraction of boson pairs: 0 <= rho <= 1, got {self.rho!r}")
-        if isinstance(self.activation, str) and self.activation not in ACTIVATIONS:
+        if not isinstance(self.activation, str):
+            check_function("activation", self.activation)
+        elif self.activation not in ACTIVATIONS:
             names = ", ".join(repr(name) for name in ACTIVATIONS)
             raise InputError(
                 f"activation {self.activation!r} is not known: use {names} or give a function"
             )
+        if self.hinge is not None:
+            check_function("hinge", self.hinge)
         if self.zero_temperature and (self.hinge is not None or self.softness == 0):
             raise InputError(
                 "at zero temperature (beta = inf) the energy must be smooth: "
