@@ -8,7 +8,17 @@ import torch
 from scipy.special import erf
 
 from fermibose.errors import InputError
-from fermibose.theory import Problem, branches, disordered, solve, solve_broken
+from fermibose.theory import (
+    Overlaps,
+    Problem,
+    branches,
+    critical_point,
+    disordered,
+    phase_diagram,
+    solve,
+    solve_broken,
+    trace,
+)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +95,38 @@ def test_single_precision_parameters_are_solved_in_double():
     assert solve(single).M == solve(Problem()).M
 
 
-def test_solve_refuses_what_is_not_a_problem():
-    with pytest.raises(InputError, match="solve needs a fermibose"):
-        solve({"alpha": 1.0})  # type: ignore[arg-type]
+@pytest.mark.parametrize("bad", [None, "x", 3, {"alpha": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    "door",
+    [
+        solve,
+        branches,
+        disordered,
+        solve_broken,
+        lambda p: critical_point(p, "delta", between=(0.1, 0.5)),
+        lambda p: trace(p, "delta", [0.1]),
+        lambda p: phase_diagram(p, "delta", [0.1], "alpha", [1.0]),
+    ],
+)
+def test_what_is_not_a_problem_is_refused(door, bad):
+    with pytest.raises(InputError, match=r"needs a fermibose\.theory\.Problem, got"):
+        door(bad)
+
+
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [
+        (5, r"start must be a Solution or Overlaps\(M, Q, chi\), got 5"),
+        (Overlaps(math.nan, 1.0, 5.0), "must be finite numbers"),
+        (Overlaps(1.0, "2", 5.0), "must be finite numbers"),  # type: ignore[arg-type]
+        (Overlaps(1.0, 2.0, -5.0), "chi to start from must be > 0"),
+        (Overlaps(1.0, 0.9, 5.0), "Q >= M²"),
+        (Overlaps(1.0, -1.0, 5.0), "Q >= M²"),
+    ],
+)
+def test_starts_that_no_weights_have(start, says):
+    with pytest.raises(InputError, match=says):
+        solve(Problem(), start)
 
 
 @pytest.mark.parametrize("tol", [10.0, 0.0, -1.0, math.nan, "a", True])

@@ -185,6 +185,12 @@ def test_critical_points_that_are_not_there():
         critical_point(Problem(), "delta", between=(0.4, 0.6))
     with pytest.raises(InputError, match="not a parameter"):
         critical_point(Problem(), "gamma", between=(0.4, 0.6))
+    for between in ((0.5,), (0.5, 0.5), (0.5, math.inf), (0.1, 0.2, 0.3)):
+        with pytest.raises(InputError, match="two different values of delta, such as"):
+            critical_point(Problem(), "delta", between=between)
+    for tol in (0, math.nan, -1, "a"):
+        with pytest.raises(InputError, match="tol must be a positive number"):
+            critical_point(Problem(), "delta", between=(0.85, 1.0), tol=tol)
 
 
 def growth(problem):

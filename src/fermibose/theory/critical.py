@@ -6,7 +6,8 @@ from typing import Literal
 from scipy.optimize import brentq
 
 from fermibose.errors import InputError
-from fermibose.theory.curves import at_value, check_parameter
+from fermibose.theory.checks import check_interval, check_parameter, check_problem, check_tol
+from fermibose.theory.curves import at_value
 from fermibose.theory.problem import Problem
 from fermibose.theory.solution import Solution
 from fermibose.theory.solver import disordered, solve
@@ -29,7 +30,10 @@ def critical_point(
     the solution of lowest free energy is 1; refused where it is infinite (zero temperature), for
     the weight of the jumps that make it so fades gradually.
     """
+    check_problem(problem)
     check_parameter(parameter)
+    check_tol(tol, below=math.inf)
+    ends = check_interval(parameter, between)
     if kind not in ("order", "at"):
         raise InputError(f"kind must be 'order' or 'at', got {kind!r}")
     last: list[Solution] = []
@@ -47,10 +51,10 @@ def critical_point(
             )
         return 1 - last[0].at_eigenvalue
 
-    low, high = (margin(value) for value in between)
+    low, high = (margin(value) for value in ends)
     if not low * high < 0:
         raise InputError(
-            f"no transition of kind {kind!r} between {parameter} = {between[0]:g} and "
-            f"{between[1]:g}: the margin is {low:.3g} and {high:.3g} there; widen the interval"
+            f"no transition of kind {kind!r} between {parameter} = {ends[0]:g} and "
+            f"{ends[1]:g}: the margin is {low:.3g} and {high:.3g} there; widen the interval"
         )
-    return float(brentq(margin, *between, xtol=tol))
+    return float(brentq(margin, *ends, xtol=tol))

@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 
 from fermibose.errors import InputError
 from fermibose.plotting import figure
+from fermibose.theory.checks import SYMBOLS, check_tol, numbers
 from fermibose.theory.curves import (
     COLUMNS,
-    SYMBOLS,
     along,
     attempt,
     check_quantity,
@@ -85,6 +85,8 @@ def phase_diagram(
     Every point is solved afresh, so that each is the solution of lowest free energy, not the
     continuation of a neighbour. Rows are shared by ``workers`` processes (default: one a core).
     """
+    if tol is not None:
+        check_tol(tol)
     if x == y:
         raise InputError(f"x and y must be two different parameters, got {x!r} twice")
     rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
@@ -98,8 +100,8 @@ def phase_diagram(
     return PhaseDiagram(
         x,
         y,
-        np.asarray(x_values, dtype=float),
-        np.asarray(y_values, dtype=float),
+        numbers(x, x_values),
+        numbers(y, y_values),
         tuple(tuple(None if isinstance(p, ConvergenceError) else p for p in row) for row in points),
         tuple(str(p) for row in points for p in row if isinstance(p, ConvergenceError)),
     )

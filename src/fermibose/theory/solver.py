@@ -2,8 +2,7 @@
 
 import math
 
-from fermibose.errors import InputError
-from fermibose.theory.checks import check_tol
+from fermibose.theory.checks import check_problem, check_start, check_tol
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
 from fermibose.theory.problem import Problem
 from fermibose.theory.refinement import follow, refine
@@ -43,10 +42,8 @@ def solve(
     Raises ConvergenceError, with the last state in ``.state``, if that is not reached or if all
     that was reached is a state of M = 0 known to be unstable.
     """
-    if not isinstance(problem, Problem):
-        raise InputError(f"solve needs a fermibose.theory.Problem, got {problem!r}")
-    if tol is not None:
-        check_tol(tol)
+    _check(problem, tol)
+    check_start(start)
     _check_sharpness(problem)
     if isinstance(start, Solution):
         near = follow(problem, start, tol=tol)
@@ -66,6 +63,12 @@ def solve(
             solution,
         )
     return solution
+
+
+def _check(problem: Problem, tol: float | None) -> None:
+    check_problem(problem)
+    if tol is not None:
+        check_tol(tol)
 
 
 def _check_sharpness(problem: Problem) -> None:
@@ -98,8 +101,7 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, S
 @one_thread
 def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
     """The solution with M = 0, whether or not it is stable."""
-    if tol is not None:
-        check_tol(tol)
+    _check(problem, tol)
     flat = settle(problem, mixed(problem))
     if isinstance(flat, FixedPoint):
         raise failure(problem, [flat])
