@@ -135,6 +135,8 @@ MUTANTS = [
     Mutant("theory: functions not tried", "theory/activation.py", "    _try(name, function)\n", "", "tests/theory/test_problem.py"),
     Mutant("theory: Q below M²", "theory/checks.py", "if start.Q < start.M**2:", "if False:", "tests/theory/test_problem.py"),
     Mutant("theory: an interval of one end", "theory/checks.py", "if ends.size != 2 or", "if", "tests/theory/test_stability.py"),
+    Mutant("theory: a map of one row", "theory/diagram.py", "self.y_values.size) == 1:", "self.y_values.size) == 0:", "tests/theory/test_curves.py"),
+    Mutant("theory: an empty diagram", "theory/diagram.py", "        raise failures[0]", "        pass", "tests/theory/test_curves.py"),
     Mutant("theory: any tolerance", "theory/checks.py", "not 0 < tol < below", "False", "tests/theory/test_problem.py"),
     Mutant("theory: accuracy off by √2", "theory/observables.py", "return problem.m * abs(M) / math.sqrt(q)", "return problem.m * abs(M) / math.sqrt(2 * q)", "tests/theory/test_observables.py"),
     Mutant("sweep: keys in any order", "sweep/values.py", "sort_keys=True", "sort_keys=False", SWEEP_JOBS),
