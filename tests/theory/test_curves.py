@@ -5,6 +5,7 @@ import csv
 import math
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import matplotlib
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 from fermibose.errors import InputError
+from fermibose.plotting import figure
 from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, trace
 from fermibose.theory import curves as curves_module
+from fermibose.theory import diagram as diagram_module
 from fermibose.theory import figures as figures_module
 from fermibose.theory.figures import figure_2, figure_attack, figure_rho
 from fermibose.theory.saddle import distance
@@ -146,6 +149,37 @@ def test_a_diagram_and_what_it_could_not_solve(tmp_path, monkeypatch):
         trace(Problem(alpha=2.0), "delta", [1.0])
 
 
+@pytest.mark.parametrize("axes", [("delta", "alpha"), ("alpha", "delta")])
+def test_a_diagram_of_one_row_or_column_is_a_line(tmp_path, monkeypatch, axes):
+    """What is drawn, against the points solved alone."""
+    drawn = []
+
+    @contextmanager
+    def keeping(path, **options):
+        with figure(path, **options) as (fig, ax):
+            yield fig, ax
+            drawn.append(ax)
+
+    monkeypatch.setattr(diagram_module, "figure", keeping)
+    values = {"delta": [0.5, 0.8, 1.0], "alpha": [2.5]}
+    x, y = axes
+    diagram = phase_diagram(Problem(), x, values[x], y, values[y], workers=1, show=False)
+    diagram.draw(tmp_path / "line.png")
+    (line,) = drawn[0].lines
+    np.testing.assert_array_equal(line.get_xdata(), values["delta"])
+    expected = [solve(Problem(delta=delta)).accuracy for delta in values["delta"]]
+    np.testing.assert_allclose(line.get_ydata(), expected, atol=1e-12)
+    assert drawn[0].get_xlabel() == "Δ"
+    assert drawn[0].get_title(loc="left") == "α = 2.5"
+    assert (tmp_path / "line.png").stat().st_size > 5000
+
+
+def test_a_diagram_without_a_point_is_an_error():
+    """As a curve without one: the first failure is raised."""
+    with pytest.raises(ConvergenceError, match=r"delta = 0\.001 is too small"):
+        phase_diagram(Problem(), "delta", [1e-3, 2e-3], "alpha", [1.0, 2.0], workers=1, show=False)
+
+
 def test_figures_say_how_many_points_are_missing(tmp_path, monkeypatch):
     """The text of a vector figure, with and without failures."""
     monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
@@ -203,6 +237,12 @@ def test_unknown_quantities_are_refused_with_the_choices(tmp_path):
         (lambda: trace(Problem(), "activation", [1.0]), "not a parameter: use one of alpha"),
         (lambda: trace(Problem(), "alpha", []), "non-empty"),
         (lambda: trace(Problem(), "alpha", [1.0], workers=0), "workers must be at least 1"),
+        (lambda: trace(Problem(), "alpha", [1.0], workers="2"), "workers must be at least 1"),
+        (lambda: trace(Problem(), "alpha", [1.0], workers=1.5), "workers must be at least 1"),
+        (lambda: trace(Problem(), "alpha", ["a"]), "non-empty list of numbers, got \\['a'\\]"),
+        (lambda: trace(Problem(), ["alpha"], [1.0]), "not a parameter"),
+        (lambda: trace(Problem(), "alpha", [1.0], tol="a"), "tol must be between 0 and 1"),
+        (lambda: phase_diagram(Problem(), "rho", [0.5], "alpha", [1], tol=2), "between 0 and 1"),
         (lambda: trace(Problem(), "rho", [0.5, 1.5]), "0 <= rho <= 1"),
         (lambda: phase_diagram(Problem(), "rho", [0.5], "rho", [0.5]), "two different"),
     ],

@@ -81,6 +81,16 @@ def test_wide_fields_keep_their_accuracy_and_little_memory(problem, M, q, tol):
     assert peak < 1e8
 
 
+@pytest.mark.parametrize("k", [3.0, 50.0])
+def test_a_steep_activation_is_tanh_of_larger_weights(k):
+    """φ(kz) with M and q is φ(z) with kM and k²q; at k = 50 a step of 0.03 is off by 1e-3."""
+    steep, plain = Problem(activation=lambda z: np.tanh(k * z)), Problem()
+    weights = (k * 1.0, k**2 * 1.7)
+    loss = generalization_loss(plain, *weights)
+    assert generalization_loss(steep, 1.0, 1.7) == pytest.approx(loss, abs=1e-10)
+    assert distances(steep, 1.0, 1.7) == pytest.approx(distances(plain, *weights), abs=1e-10)
+
+
 def test_the_loss_is_computed_once(monkeypatch):
     solution = solve(Problem())
     calls = []

@@ -212,6 +212,17 @@ def test_other_activations(activation):
     assert solution.M < solve(Problem()).M  # erf is steeper, so smaller weights do
 
 
+@pytest.mark.parametrize(("k", "beta"), [(20.0, 50.0), (2.0, math.inf)])
+def test_a_steep_activation_is_tanh_of_larger_weights(k, beta):
+    """φ(kz) with decay λ_w is φ(z) with decay λ_w/k², and weights k times as large."""
+    steep = solve(Problem(activation=lambda z: np.tanh(k * z), beta=beta))
+    plain = solve(Problem(weight_decay=0.05 / k**2, beta=beta))
+    assert steep.M * k == pytest.approx(plain.M, rel=1e-6)
+    assert steep.q * k**2 == pytest.approx(plain.q, rel=1e-6)
+    assert steep.generalization_loss == pytest.approx(plain.generalization_loss, abs=1e-7)
+    assert steep.at_eigenvalue == pytest.approx(plain.at_eigenvalue, rel=1e-5)
+
+
 def test_an_activation_that_is_not_odd():
     """φ(z) and −φ(−z) are the same problem with the classes exchanged."""
     one = solve(Problem(activation=lambda z: np.tanh(z + 0.3)))

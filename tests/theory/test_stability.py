@@ -19,6 +19,7 @@ from fermibose.theory.rsb import (
     free_energy_slope,
     update,
 )
+from fermibose.theory.saddle import SaddlePoint
 
 
 def broken_energy(problem, clusters, lattice):
@@ -184,13 +185,59 @@ def test_critical_points_that_are_not_there():
         critical_point(Problem(), "delta", between=(0.4, 0.6))
     with pytest.raises(InputError, match="not a parameter"):
         critical_point(Problem(), "gamma", between=(0.4, 0.6))
+    for between in ((0.5,), (0.5, 0.5), (0.5, math.inf), (0.1, 0.2, 0.3)):
+        with pytest.raises(InputError, match="two different values of delta, such as"):
+            critical_point(Problem(), "delta", between=between)
+    for tol in (0, math.nan, -1, "a"):
+        with pytest.raises(InputError, match="tol must be a positive number"):
+            critical_point(Problem(), "delta", between=(0.85, 1.0), tol=tol)
 
 
-def test_at_grows_with_beta_where_forces_jump():
-    """Near T = 0 the eigenvalue is proportional to β, hence infinite in the limit."""
-    at = [solve(Problem(beta=b)).at_eigenvalue for b in (100.0, 200.0, 400.0)]
-    assert np.diff(np.log(at)) / math.log(2) == pytest.approx([1, 1], abs=0.08)
-    smooth = solve(Problem(delta=0.1, beta=math.inf))
-    assert smooth.at_eigenvalue == pytest.approx(
-        solve(Problem(delta=0.1, beta=500.0)).at_eigenvalue, rel=0.05
-    )
+def growth(problem):
+    """What AT gains per unit of β near T = 0, from the jumps of the zero-temperature force."""
+    s = solve(problem)
+    saddle = SaddlePoint(problem)
+    saddle.evaluate(s.overlaps)
+    mean = saddle.measure(s.overlaps).mean(saddle.response(s.overlaps).growth)
+    return problem.alpha * problem.delta**4 * s.chi**2 * mean
+
+
+@pytest.mark.parametrize(
+    ("change", "betas", "rel"),
+    [
+        ({}, (250.0, 500.0), 0.01),
+        ({"alpha": 0.5}, (250.0, 500.0), 0.04),
+        ({"delta": 0.8}, (200.0, 400.0), 0.03),
+        ({"activation": lambda z: np.tanh(z + 0.3)}, (150.0, 300.0), 0.05),
+    ],
+)
+def test_at_grows_with_beta_where_forces_jump(change, betas, rel):
+    """At the rate the jumps say, measured at two finite temperatures; infinite in the limit."""
+    one, two = (solve(Problem(beta=b, **change)).at_eigenvalue for b in betas)
+    rate = growth(Problem(beta=math.inf, **change))
+    assert (two - one) / (betas[1] - betas[0]) == pytest.approx(rate, rel=rel)
+    assert math.isinf(solve(Problem(beta=math.inf, **change)).at_eigenvalue)
+
+
+@pytest.mark.parametrize("delta", [0.3, 0.33, 0.35])
+def test_rare_jumps_break_replica_symmetry_too(delta):
+    """AT is below 1 at β = 200 and on its way beyond every bound."""
+    at = [solve(Problem(beta=b, delta=delta)).at_eigenvalue for b in (200.0, 500.0, 1000.0)]
+    assert at[0] < 1
+    zero = Problem(beta=math.inf, delta=delta)
+    assert (at[2] - at[1]) / 500 == pytest.approx(growth(zero), rel=0.2)
+    assert not solve(zero).rs_stable
+
+
+@pytest.mark.parametrize("delta", [0.1, 0.2])
+def test_without_jumps_at_has_a_limit(delta):
+    """Linear extrapolation in 1/β of two finite temperatures."""
+    one, two = (solve(Problem(beta=b, delta=delta)).at_eigenvalue for b in (400.0, 800.0))
+    zero = solve(Problem(beta=math.inf, delta=delta))
+    assert zero.at_eigenvalue == pytest.approx(2 * two - one, rel=2e-3)
+    assert zero.rs_stable
+
+
+def test_no_line_is_drawn_where_at_becomes_infinite():
+    with pytest.raises(InputError, match=r"infinite at delta = 0\.5, and passes 1 nowhere"):
+        critical_point(Problem(beta=math.inf), "delta", between=(0.1, 0.5), kind="at")

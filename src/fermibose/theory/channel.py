@@ -51,6 +51,7 @@ class Response:
     tt: Array
     energy: Array
     lost: Array | None = None  # 1 where Z left the range of floating point, else 0
+    growth: Array | None = None  # lim ‖∇²F‖²/β for β → ∞: not 0 beside a jump of ∇F
 
 
 class Channel(Protocol):

@@ -15,11 +15,21 @@ from numpy.typing import ArrayLike
 from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, figure
 from fermibose.progress import progress_bar
+from fermibose.theory.checks import (
+    SYMBOLS,
+    check_parameter,
+    check_problem,
+    check_tol,
+    check_workers,
+    numbers,
+)
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.saddle import to_overlaps, to_vector
 from fermibose.theory.solution import Solution
 from fermibose.theory.solver import solve
+
+__all__ = ["COLUMNS", "SYMBOLS", "Curve", "draw_stability", "missing", "trace"]
 
 COLUMNS = (
     "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
@@ -27,16 +37,6 @@ COLUMNS = (
     "residual", "iterations", "error",
 )  # fmt: skip
 QUANTITIES = (*COLUMNS, "label_stiffness", "mean_field_energy")  # what maps and curves can show
-SYMBOLS = {
-    "alpha": "α",
-    "delta": "Δ",
-    "beta": "β",
-    "d_f": "$d_F$",
-    "weight_decay": "$λ_w$",
-    "m": "m",
-    "rho": "ρ",
-    "softness": "a",
-}  # how axes are labelled
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
 
 _KNOWN = 5  # points that predict the next
@@ -132,6 +132,7 @@ def trace(
     show: progress bar, see :func:`fermibose.progress.progress_bar`.
     """
     problems = along(problem, parameter, values)
+    check_tol(tol)
     pieces = [problems[i : i + _PIECE] for i in range(0, len(problems), _PIECE)]
     done = spread(
         lambda piece: continue_along(piece, parameter, tol=tol), pieces, workers=workers, show=show
@@ -146,11 +147,9 @@ def trace(
 
 def along(problem: Problem, parameter: str, values: ArrayLike) -> list[Problem]:
     """The problem at each value of a parameter."""
+    check_problem(problem)
     check_parameter(parameter)
-    array = np.atleast_1d(np.asarray(values, dtype=float))
-    if array.ndim != 1 or not array.size:
-        raise InputError(f"values of {parameter} must be a non-empty list of numbers")
-    return [at_value(problem, parameter, float(v)) for v in array]
+    return [at_value(problem, parameter, float(v)) for v in numbers(parameter, values)]
 
 
 def at_value(problem: Problem, parameter: str, value: float) -> Problem:
@@ -159,15 +158,9 @@ def at_value(problem: Problem, parameter: str, value: float) -> Problem:
     return replace(problem, **change)
 
 
-def check_parameter(parameter: str) -> None:
-    """Refuse a name that is not a number in Problem."""
-    if parameter not in SYMBOLS:
-        raise InputError(f"{parameter!r} is not a parameter: use one of {', '.join(SYMBOLS)}")
-
-
 def check_quantity(name: str) -> None:
     """Refuse a name that is not a number of a solution."""
-    if name not in QUANTITIES:
+    if not isinstance(name, str) or name not in QUANTITIES:
         raise InputError(f"{name!r} is not a quantity: use one of {', '.join(QUANTITIES)}")
 
 
@@ -233,9 +226,8 @@ def spread(
     text: str = "solving",
 ) -> list[list[Result]]:
     """work(task) for every task, in order, over ``workers`` processes (None: one a core)."""
+    check_workers(workers)
     workers = joblib.cpu_count() if workers is None else workers
-    if workers < 1:
-        raise InputError(f"workers must be at least 1, got {workers!r}")
     results: list[list[Result]] = []
     with progress_bar(text, len(tasks), show=show) as advance:
         for result in _results(work, tasks, min(workers, len(tasks))):

@@ -2,18 +2,20 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fermibose.errors import InputError
 from fermibose.plotting import figure
+from fermibose.theory.checks import SYMBOLS, check_tol, numbers
 from fermibose.theory.curves import (
     COLUMNS,
-    SYMBOLS,
     along,
     attempt,
     check_quantity,
+    draw_stability,
     missing,
     spread,
     write_csv,
@@ -47,26 +49,41 @@ class PhaseDiagram:
         write_csv(path, grid | {name: self.map(name).ravel() for name in COLUMNS})
 
     def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
-        """A map of one quantity, with the lines where order and where replica symmetry end."""
+        """A map of one quantity, with the lines where order and where replica symmetry end.
+
+        A single row or column is drawn as the line it is.
+        """
         check_quantity(quantity)
         with figure(path, size=(5.6, 4.0)) as (fig, ax):
-            colours = ax.pcolormesh(
-                self.x_values, self.y_values, self.map(quantity), shading="nearest", cmap="viridis"
-            )
-            fig.colorbar(colours, label=quantity.replace("_", " "))
-            # The stiffness vanishes on both sides of the transition.
-            stiffness = np.abs(self.map("label_stiffness"))
-            order = np.where(self.map("M") > 0, stiffness, -stiffness)
-            at = np.log(np.clip(self.map("at_eigenvalue"), 1e-9, 1e9))
-            for values, name, style in ((order, "M = 0", "-"), (at, "AT = 1", "--")):
-                if np.nanmin(values) < 0 < np.nanmax(values):
-                    axes = (self.x_values, self.y_values)
-                    ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
-                    ax.plot([], [], color="grey", linestyle=style, label=name)
-            ax.set(xlabel=SYMBOLS[self.x] + missing(self.failures), ylabel=SYMBOLS[self.y])
-            ax.grid(False)
+            if min(self.x_values.size, self.y_values.size) == 1:
+                self._draw_line(ax, quantity)
+            else:
+                self._draw_map(fig, ax, quantity)
             if ax.get_legend_handles_labels()[0]:
                 fig.legend(loc="outside upper center", ncols=2)
+
+    def _draw_line(self, ax: Any, quantity: str) -> None:
+        axes = [(self.x, self.x_values), (self.y, self.y_values)]
+        (along, values), (fixed, at) = axes if self.y_values.size == 1 else axes[::-1]
+        stable = self.map("rs_stable").ravel() != 0
+        draw_stability(ax, values, self.map(quantity).ravel(), stable, marker=".")
+        ax.set_title(f"{SYMBOLS[fixed]} = {at[0]:g}", loc="left")
+        ax.set(xlabel=SYMBOLS[along] + missing(self.failures), ylabel=quantity.replace("_", " "))
+
+    def _draw_map(self, fig: Any, ax: Any, quantity: str) -> None:
+        axes = (self.x_values, self.y_values)
+        colours = ax.pcolormesh(*axes, self.map(quantity), shading="nearest", cmap="viridis")
+        fig.colorbar(colours, label=quantity.replace("_", " "))
+        # The stiffness vanishes on both sides of the transition.
+        stiffness = np.abs(self.map("label_stiffness"))
+        order = np.where(self.map("M") > 0, stiffness, -stiffness)
+        at = np.log(np.clip(self.map("at_eigenvalue"), 1e-9, 1e9))
+        for values, name, style in ((order, "M = 0", "-"), (at, "AT = 1", "--")):
+            if np.nanmin(values) < 0 < np.nanmax(values):
+                ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
+                ax.plot([], [], color="grey", linestyle=style, label=name)
+        ax.set(xlabel=SYMBOLS[self.x] + missing(self.failures), ylabel=SYMBOLS[self.y])
+        ax.grid(False)
 
 
 def phase_diagram(
@@ -84,7 +101,10 @@ def phase_diagram(
 
     Every point is solved afresh, so that each is the solution of lowest free energy, not the
     continuation of a neighbour. Rows are shared by ``workers`` processes (default: one a core).
+    A point that cannot be solved is None; ConvergenceError is raised if no point can be.
     """
+    if tol is not None:
+        check_tol(tol)
     if x == y:
         raise InputError(f"x and y must be two different parameters, got {x!r} twice")
     rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
@@ -95,11 +115,14 @@ def phase_diagram(
         show=show,
         text="phase diagram",
     )
+    failures = [p for row in points for p in row if isinstance(p, ConvergenceError)]
+    if len(failures) == sum(map(len, points)):
+        raise failures[0]
     return PhaseDiagram(
         x,
         y,
-        np.asarray(x_values, dtype=float),
-        np.asarray(y_values, dtype=float),
+        numbers(x, x_values),
+        numbers(y, y_values),
         tuple(tuple(None if isinstance(p, ConvergenceError) else p for p in row) for row in points),
-        tuple(str(p) for row in points for p in row if isinstance(p, ConvergenceError)),
+        tuple(str(failure) for failure in failures),
     )

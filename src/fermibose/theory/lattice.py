@@ -59,7 +59,9 @@ def make_lattice(
     s = math.sqrt(c / problem.beta)
     z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem)))
     z_reach += max(_REACH * s, _WHOLE * math.hypot(width, s) - tail * width)
-    step, finest, z_step = _steps(problem, mean, width, s)
+    steep = problem.steepness  # where φ is steep all lengths count for more
+    steps = _steps(problem, steep * mean, steep * width, steep * s)
+    step, finest, z_step = (length / steep for length in steps)
     step = max(min(coarseness * step, width / 1.6, widest), coarseness * reach / _FIELDS)
     z_step = coarseness * max(z_step, z_reach / _TABLE)
     z_r = Axis.uniform(z_step, z_reach)
@@ -70,14 +72,15 @@ def make_lattice(
         return Lattice(r, t, zero, reach, tail, width, c)
     r = Axis.graded(step, min(step, coarseness * finest), reach, width=8.0)
     # Without symmetry there is no knowing where along t two minima compete.
-    t = r if folded else Axis.uniform(min(step, coarseness * _PLAIN), reach, folded=False)
+    plain = coarseness * _PLAIN / steep
+    t = r if folded else Axis.uniform(min(step, plain), reach, folded=False)
     table = kept_table(problem, z_r, z_t)
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
     return Lattice(r, t, warm, reach, tail, width, c)
 
 
 def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:
-    """Steps of the field, of the field at r = 0 and t = 0, and of the table of H.
+    """Steps of the field, of the field at r = 0 and t = 0, and of the table of H, where φ′ <= 1.
 
     The force changes over a width of order s² where minima of the energy compete: at r = 0 for
     fermion pairs (which member goes up?), at t = 0 for boson pairs (which one crosses over?), and

@@ -8,7 +8,7 @@ is taken one axis at a time), then polished by Newton's method. Where two minima
 ∇F with it; ``share`` gives the two nodes beside a jump their part of the cell between them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from fermibose.theory.table import pair_table
 
 _POLISHINGS = 60  # Newton steps at most; all but a few nodes need five
 _STENCIL = 1e-3  # step of the five-point derivatives of the activation
+_JUMP = 8  # steps by which z* moves, from one field to the next, where it jumps
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,10 @@ class MoreauChannel:
         return Effective(F, grad_r, grad_t, grad_r**2 + grad_t**2, share)
 
     def response(self, c: float) -> Response:
-        """∇²F away from the jumps, and H(z*)."""
-        return _resolvent(self._minima(c)[2], c)
+        """∇²F away from the jumps, what they add with growing β, and H(z*)."""
+        z_r, z_t, local = self._minima(c)
+        r, t, _, _ = self._axes
+        return replace(_resolvent(local, c), growth=_growth(r, t, z_r / c, z_t / c, c))
 
     def _offsets(self, z_r: Array, z_t: Array, c: float) -> tuple[Array, Array]:
         r, t, _, _ = self._axes
@@ -132,7 +135,7 @@ class MoreauChannel:
 
     def _activation(self, z: Array) -> tuple[Array, Array, Array]:
         """φ, φ′ and φ″ by five-point differences, so that any smooth function will do."""
-        h, phi = _STENCIL, self._problem.phi
+        h, phi = _STENCIL / self._problem.steepness, self._problem.phi
         a, b, mid, d, e = (phi(z + k * h) for k in (-2, -1, 0, 1, 2))
         first = (a - e + 8 * (d - b)) / (12 * h)
         second = (16 * (b + d) - 30 * mid - a - e) / (12 * h**2)
@@ -164,7 +167,7 @@ def _share(r: Axis, F: Array, slope: Array, bend: Array, z_r: Array, z_t: Array)
     The jump lies where the two branches of F, expanded to second order from either side, meet.
     """
     step = float(r.nodes[1] - r.nodes[0])
-    jump = np.hypot(np.diff(z_r, axis=1), np.diff(z_t, axis=1)) > 8 * step
+    jump = np.hypot(np.diff(z_r, axis=1), np.diff(z_t, axis=1)) > _JUMP * step
     share = np.ones_like(F)
     here, there = (slice(None), slice(None, -1)), (slice(None), slice(1, None))
     drop = np.where(jump, slope[here] - slope[there], 1.0)
@@ -177,3 +180,25 @@ def _share(r: Axis, F: Array, slope: Array, bend: Array, z_r: Array, z_t: Array)
     share[here] += part
     share[there] -= part
     return share
+
+
+def _growth(r: Axis, t: Axis, pull_r: Array, pull_t: Array, c: float) -> Array:
+    """γ³/6 on every line where two minima tie and ∇F jumps by γ, spread over the cells it crosses.
+
+    Across the line F = −ln(e^{−βF₁} + e^{−βF₂})/β, so ∇²F = −(βγ²/4)/cosh²(βγx/2) and the integral
+    of its square is βγ³/6. pull = z*/c: its jumps are those of −∇F. On the axes the two minima are
+    mirror images.
+    """
+    growth = np.zeros_like(pull_r)
+    growth[:, 0] += (2 * pull_r[:, 0]) ** 3 / (6 * r.weights[0])
+    if t.folded:
+        growth[:, :, 0] += np.abs(2 * pull_t[:, :, 0]) ** 3 / (6 * t.weights[0])
+    step = float(r.nodes[1] - r.nodes[0])
+    for axis, across in ((1, pull_r), (2, pull_t)):
+        jump = np.hypot(np.diff(pull_r, axis=axis), np.diff(pull_t, axis=axis))
+        # A line at an angle crosses more cells along one axis than along the other.
+        cell = jump**2 * np.abs(np.diff(across, axis=axis)) / (6 * step)
+        cell[jump * c <= _JUMP * step] = 0
+        last = growth.shape[axis] - 1
+        growth += (np.insert(cell, 0, 0, axis) + np.insert(cell, last, 0, axis)) / 2
+    return growth

@@ -45,8 +45,8 @@ def distances(problem: Problem, M: float, q: float) -> tuple[float, float]:
     the squared difference of the class means comes on top.
     """
     mean, width = problem.m * abs(M), problem.delta * math.sqrt(q)
-    # In units of the width: φ changes over 1/width, however wide the field is.
-    step = max(min(0.02, 0.25 / width), _TAIL / _SINGLE)
+    # In units of the width: φ changes over 1/(width φ′), however wide the field is.
+    step = max(min(0.02, 0.25 / (width * problem.steepness)), _TAIL / _SINGLE)
     axis = Axis.uniform(step, _TAIL, folded=False)
     weights = np.exp(-(axis.nodes**2) / 2) * axis.weights / math.sqrt(2 * math.pi)
     classes = [problem.phi(y * mean + width * axis.nodes) for y in (1.0, -1.0)]
@@ -60,8 +60,8 @@ def generalization_loss(problem: Problem, M: float, q: float) -> float:
     mean, width = SQRT2 * problem.m * abs(M), problem.delta * math.sqrt(q)
     boson = distances(problem, M, q)[0] / 2
     reach = mean + _PAIRS * width
-    corner = max(0.03, 0.4 * math.sqrt(problem.softness))
-    step = max(min(0.04, corner, width / 4), reach / _NODES)
+    corner = min(0.04, max(0.03, 0.4 * math.sqrt(problem.softness))) / problem.steepness
+    step = max(min(corner, width / 4), reach / _NODES)
     r = Axis.uniform(step, reach)
     t = Axis.uniform(step, _PAIRS * width, folded=problem.odd)
     over_t = t.gaussian(0.0, width)[0]

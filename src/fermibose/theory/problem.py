@@ -1,30 +1,21 @@
 """What is asked of the theory: one unit, a Gaussian mixture, and the energy of its pairs."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
+from fermibose.theory.activation import ACTIVATIONS, Array, Function, check_function, steepness
 
-Array: TypeAlias = NDArray[np.float64]
-Function: TypeAlias = Callable[[Array], Array]
+__all__ = ["ACTIVATIONS", "Array", "Function", "Problem"]
 
 _POSITIVE = {
     "alpha": "the number of training pairs per weight; use a small number for scarce data",
     "delta": "the spread of a cluster; use a small number for sharp clusters",
 }
-
-
-def _half_tanh(z: Array) -> Array:
-    return (1 + np.tanh(z)) / 2
-
-
-ACTIVATIONS: dict[str, Function] = {"tanh": np.tanh, "half_tanh": _half_tanh}
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,7 @@ class Problem:
     m: float = 1.0  # strength of the cluster mean, >= 0
     rho: float = 0.5  # ρ: fraction of boson pairs, in [0, 1]
     softness: float = 0.01  # a of the hinge φ(x) = (x + √(x²+a))/2, >= 0; > 0 at zero temperature
-    activation: str | Function = "tanh"  # a name in ACTIVATIONS, or any smooth function of an array
+    activation: str | Function = "tanh"  # a name in ACTIVATIONS, or a smooth function of arrays
     hinge: Function | None = None  # replaces φ; finite temperature only
 
     def __post_init__(self) -> None:
@@ -59,11 +50,15 @@ class Problem:
                 object.__setattr__(self, field.name, float(value))
         if self.rho > 1:
             raise InputError(f"rho is the fraction of boson pairs: 0 <= rho <= 1, got {self.rho!r}")
-        if isinstance(self.activation, str) and self.activation not in ACTIVATIONS:
+        if not isinstance(self.activation, str):
+            check_function("activation", self.activation)
+        elif self.activation not in ACTIVATIONS:
             names = ", ".join(repr(name) for name in ACTIVATIONS)
             raise InputError(
                 f"activation {self.activation!r} is not known: use {names} or give a function"
             )
+        if self.hinge is not None:
+            check_function("hinge", self.hinge)
         if self.zero_temperature and (self.hinge is not None or self.softness == 0):
             raise InputError(
                 "at zero temperature (beta = inf) the energy must be smooth: "
@@ -79,6 +74,11 @@ class Problem:
     def phi(self) -> Function:
         """The activation as a function."""
         return ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation
+
+    @property
+    def steepness(self) -> float:
+        """max |φ′|, at least 1: lengths along z count for more where φ is steep."""
+        return steepness(self.phi)
 
     @property
     def pair_energy(self) -> PairEnergy:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from fermibose.errors import InputError
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, History, iterate
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import free_energy
@@ -110,8 +109,6 @@ def _finish(
     known, also tells what it will be.
     """
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
-    if not (0 < tol < 1):
-        raise InputError(f"tol must be between 0 and 1, got {tol!r}")
     saddle, history = SaddlePoint(problem), history.elsewhere()
     shift = 0.0 if guess is None else to_vector(guess.overlaps) - to_vector(guess.second)
     most = 100 if guess is None else _NEAR
@@ -150,9 +147,7 @@ def _measure(
         free_energy=free_energy(problem, overlaps, average),
         training_energy=measure.mean(response.energy),
         mean_field_energy=average.F,
-        at_eigenvalue=at_eigenvalue(
-            problem, overlaps, measure=measure, average=average, response=response
-        ),
+        at_eigenvalue=at_eigenvalue(problem, overlaps, measure=measure, response=response),
         label_stiffness=label_stiffness(problem, overlaps, average),
         residual=point.residual,
         iterations=point.iterations,

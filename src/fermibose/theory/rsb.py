@@ -28,6 +28,7 @@ from scipy.optimize import brentq
 
 from fermibose.errors import InputError
 from fermibose.theory.channel import GaussianChannel
+from fermibose.theory.checks import check_problem, check_tol
 from fermibose.theory.fixed_point import ConvergenceError, iterate
 from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
@@ -103,6 +104,8 @@ def solve_broken(problem: Problem, *, tol: float = 1e-8) -> BrokenSolution:
     temperature, ConvergenceError if the equations are not solved to ``tol`` or if ∂f/∂x has no
     zero in the range of x searched, 0.05 to 0.95.
     """
+    check_problem(problem)
+    check_tol(tol)
     if problem.zero_temperature:
         raise InputError("replica symmetry breaking is solved at finite temperature: lower beta")
     symmetric = solve(problem)

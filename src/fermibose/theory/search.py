@@ -45,18 +45,19 @@ class Found:
 def aligned(problem: Problem) -> Overlaps:
     """A start with the clusters where the fermion pairs want them."""
     M = (0.45 + math.atanh(min(math.sqrt(problem.d_f) / 2, 0.9))) / max(problem.m, 0.3)
-    return Overlaps(M, M**2 + 0.5, 0.3 / problem.weight_decay)
+    M /= problem.steepness
+    return Overlaps(M, M**2 + 0.5 / problem.steepness**2, 0.3 / problem.weight_decay)
 
 
 def mixed(problem: Problem) -> Overlaps:
     """A start that does not tell the clusters apart."""
-    return Overlaps(0.0, 1.0, 0.3 / problem.weight_decay)
+    return Overlaps(0.0, 1 / problem.steepness**2, 0.3 / problem.weight_decay)
 
 
 def far(problem: Problem) -> Overlaps:
     """A start with well separated, sharp clusters."""
     M = 2 * aligned(problem).M
-    return Overlaps(M, M**2 + 0.1, 1 / problem.weight_decay)
+    return Overlaps(M, M**2 + 0.1 / problem.steepness**2, 1 / problem.weight_decay)
 
 
 def kicked(overlaps: Overlaps, size: float) -> Overlaps:

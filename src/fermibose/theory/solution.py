@@ -88,7 +88,7 @@ class Solution(Predictions):
     free_energy: float  # f, per weight
     training_energy: float  # mean H of a training pair
     mean_field_energy: float  # E F: what one more pair per weight adds to the free energy
-    at_eigenvalue: float  # αΔ⁴χ² E‖∇²F‖²; infinite where the zero-temperature field jumps
+    at_eigenvalue: float  # αΔ⁴χ² E‖∇²F‖²; infinite where forces jump at zero temperature
     label_stiffness: float  # 1 + χαm² E[y·∇²F y]: below 0, a state of M = 0 grows a magnetisation
     residual: float  # largest undamped change of M, q, Q, χ (of q or χ above 1, relative)
     iterations: int

@@ -2,7 +2,7 @@
 
 import math
 
-from fermibose.errors import InputError
+from fermibose.theory.checks import check_problem, check_start, check_tol
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
 from fermibose.theory.problem import Problem
 from fermibose.theory.refinement import follow, refine
@@ -42,8 +42,8 @@ def solve(
     Raises ConvergenceError, with the last state in ``.state``, if that is not reached or if all
     that was reached is a state of M = 0 known to be unstable.
     """
-    if not isinstance(problem, Problem):
-        raise InputError(f"solve needs a fermibose.theory.Problem, got {problem!r}")
+    _check(problem, tol)
+    check_start(start)
     _check_sharpness(problem)
     if isinstance(start, Solution):
         near = follow(problem, start, tol=tol)
@@ -65,10 +65,16 @@ def solve(
     return solution
 
 
+def _check(problem: Problem, tol: float | None) -> None:
+    check_problem(problem)
+    if tol is not None:
+        check_tol(tol)
+
+
 def _check_sharpness(problem: Problem) -> None:
     """Refuse clusters whose thermal width s = Δ√(χ/β), with χ at most 1/λ_w, no table resolves."""
     s = problem.delta / math.sqrt(problem.weight_decay * problem.beta)
-    if s < _SHARPEST and not problem.zero_temperature:
+    if s * problem.steepness < _SHARPEST and not problem.zero_temperature:
         raise ConvergenceError(
             f"delta = {problem.delta:g} is too small for beta = {problem.beta:g}: pre-activations "
             f"spread by {s:.1g} at most, less than the grid resolves ({_SHARPEST:g}); use a larger "
@@ -95,6 +101,7 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, S
 @one_thread
 def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
     """The solution with M = 0, whether or not it is stable."""
+    _check(problem, tol)
     flat = settle(problem, mixed(problem))
     if isinstance(flat, FixedPoint):
         raise failure(problem, [flat])
