@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fermibose import FermiBoseNet
+from fermibose import FermiBoseClassifier, FermiBoseNet
 from fermibose.cli import app
 from fermibose.data import dataset as datasets
 from fermibose.data import load_dataset
@@ -146,6 +146,35 @@ def test_a_model_that_does_not_say_is_judged_on_mnist5k(tmp_path):
     net.save(tmp_path / "run")
     text, _ = judged(tmp_path / "run")
     assert "does not say what it was trained on" in text
+
+
+NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "attack", "audit"])
+def test_classes_that_are_not_the_labels_are_refused(tmp_path, command):
+    """Alphabetically, output 0 stands for "eight": scored by position it would be wrong."""
+    data = load_dataset("digits", train_per_class=10)
+    settings = {"hidden": (30,), "epochs": 2, "readout": "ridge", "random_state": 0}
+    model = FermiBoseClassifier(**settings).fit(data.x_train, np.array(NAMES)[data.y_train])
+    assert model.score(data.x_test, np.array(NAMES)[data.y_test]) > 0.7
+    model.net_.save(tmp_path / "run")
+    options = () if command == "evaluate" else ("--output", tmp_path / "found")
+    with pytest.raises(InputError, match=r"stand for 'eight', 'five', .*labels 0 … 9"):
+        run(command, tmp_path / "run", "--data", "digits", *options)
+
+
+def test_names_of_the_labels_themselves_are_classes_too(tmp_path):
+    data = load_dataset("digits", train_per_class=10)
+    settings = {"hidden": (30,), "epochs": 2, "readout": "ridge", "random_state": 0}
+    model = FermiBoseClassifier(**settings).fit(data.x_train, data.y_train.astype(str))
+    model.net_.save(tmp_path / "run")
+    _, found = judged(tmp_path / "run", "--data", "digits")
+    assert found["accuracy"] == model.score(data.x_test, data.y_test.astype(str)) > 0.7
+    model.fit(data.x_train[data.y_train > 3], data.y_train[data.y_train > 3])
+    model.net_.save(tmp_path / "run")
+    with pytest.raises(InputError, match=r"stand for 4, 5, 6, 7 ….*labels 0 … 5"):
+        judged(tmp_path / "run", "--data", "digits")
 
 
 def test_a_folder_for_bundled_data_is_refused(tmp_path):

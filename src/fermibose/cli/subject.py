@@ -42,6 +42,7 @@ def load_subject(
     from fermibose.data import load_dataset
 
     net = FermiBoseNet.load(model)
+    _check_classes(model, net.config["classes"])
     trained = net.info.get("data")
     if not isinstance(trained, dict) or "name" not in trained:  # free to hold anything
         trained = {}
@@ -82,6 +83,18 @@ def load_attacked(
 def title(model: Path, dataset: "Dataset") -> str:
     """What a table is about, safe from markup."""
     return escape(f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
+
+
+def _check_classes(model: Path, classes: list[Any]) -> None:
+    """Refuse a net whose output k does not stand for the label k of our data sets."""
+    labels = list(range(len(classes)))
+    if classes != labels and classes != [str(label) for label in labels]:
+        first = ", ".join(repr(name) for name in classes[:4])
+        raise InputError(
+            f"the outputs of {model} stand for {first} …, the labels of the data for 0, 1, 2, …: "
+            f"fit it on the labels 0 … {len(classes) - 1}, or judge it in Python, with labels of "
+            "its own kind"
+        )
 
 
 def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
