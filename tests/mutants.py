@@ -58,6 +58,7 @@ MUTANTS = [
     Mutant("diagonal left in the energy", "machine/local_rule.py", "energies.reshape(-1)[diagonal] = 0", "pass", RULE),
     Mutant("Laplacian without its diagonal", "machine/local_rule.py", "laplacian.reshape(-1)[diagonal] -= laplacian.sum(1)", "pass", RULE),
     Mutant("wrong diagonal of a block", "machine/local_rule.py", "slice(start, None, size + 1)", "slice(0, None, size + 1)", RULE),
+    Mutant("wrong second derivatives", "machine/loss.py", "    @once_differentiable", "    #", RULE),
     Mutant("slope of (1+tanh)/2", "machine/activations.py", "return grad.mul_(2)", "return grad", RULE),
     Mutant("in-place (1+tanh)/2", "machine/activations.py", "z.mul_(2).sigmoid_()", "z.sigmoid_()", RULE),
     Mutant("activity penalty", "machine/layers.py", "activity / h.numel()", "activity / len(h)", RULE),

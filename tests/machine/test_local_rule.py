@@ -216,3 +216,17 @@ def test_pair_loss_trains_a_module_like_autograd_over_all_pairs():
     loss.backward()
     for gradient, parameter in zip(ours, model.parameters(), strict=True):
         torch.testing.assert_close(gradient, parameter.grad, rtol=1e-10, atol=1e-14)
+
+
+def test_a_second_derivative_is_refused_instead_of_wrong():
+    """By autograd over all pairs it is not zero, which the saved force would make of it."""
+    h, labels = batch(2, 8, 5, 3)
+    h.requires_grad_()
+    i, j = torch.triu_indices(8, 8, 1)
+    pair = PairEnergy(0.3, softness=0.01)
+    over_pairs = pair.energy((h[i] - h[j]).square().mean(1), labels[i] == labels[j]).mean()
+    (slope,) = torch.autograd.grad(over_pairs, h, create_graph=True)
+    assert torch.autograd.grad(slope.square().sum(), h)[0].abs().max() > 1e-4
+    (slope,) = torch.autograd.grad(PairLoss(pair)(h, labels) * h.sum(), h, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        slope.square().sum().backward()

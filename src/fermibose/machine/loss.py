@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from fermibose.energy import PairEnergy
 from fermibose.machine.local_rule import pair_force
@@ -17,6 +18,7 @@ class _MeanPairEnergy(torch.autograd.Function):
         return h.new_tensor(report.energy)
 
     @staticmethod
+    @once_differentiable  # the saved force does not know how it depends on h
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (force,) = ctx.saved_tensors
         return grads[0] * force, None, None
@@ -27,7 +29,7 @@ class PairLoss(nn.Module):
 
     ``PairLoss(energy)(h, labels)``: h (B, …) is flattened to (B, N), distances are means over its N
     entries; labels (B,) are integers, equal for boson pairs. Detach what enters a layer to keep its
-    learning local. The loss can be differentiated once.
+    learning local. The loss can be differentiated once; a second derivative is refused.
     """
 
     def __init__(self, energy: PairEnergy | None = None) -> None:
