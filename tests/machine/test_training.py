@@ -13,6 +13,7 @@ from fermibose import PairEnergy
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.machine import loop
 from fermibose.machine.baselines import train_mlp
+from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
 from fermibose.machine.pairing import Noise, SelfSupervised, Shift
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import LocalLayer, new_net, train
@@ -368,3 +369,22 @@ def test_impossible_recipes_are_named(bad, message):
 def test_unusable_data_are_named(x, y, message):
     with pytest.raises(InputError, match=message):
         train(x, y, SMALL)
+
+
+@pytest.mark.parametrize("stray", [5000, 20241101, 2**40])
+@pytest.mark.parametrize("fit", [train, train_mlp, train_rbf_svm, train_kernel_ridge])
+def test_a_stray_label_is_blamed_at_once(data, stray, fit):
+    x, y = data[0], data[1].copy()
+    y[7] = stray
+    settings = {"recipe": SMALL} if fit in (train, train_mlp) else {}
+    message = rf"labels go up to {stray}, but only 4 different .*np\.unique"
+    with pytest.raises(InputError, match=message):
+        fit(x, y, **settings)
+
+
+@pytest.mark.parametrize(("y", "outputs"), [([0, 999], 1000), (range(0, 2700, 9), 2692)])
+def test_classes_may_be_missing_from_the_training_set(y, outputs):
+    """Two images of a thousand classes, or every ninth of 2692."""
+    images = np.random.default_rng(0).random((len(y), 5))
+    recipe = with_(SMALL, hidden=(6,), epochs=1, batch_size=50, readout_epochs=1)
+    assert train(images, np.array(y), recipe).net.config["outputs"] == outputs

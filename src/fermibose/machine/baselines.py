@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from fermibose.machine.adam import Adam
 from fermibose.machine.compute import compute_settings
+from fermibose.machine.examples import as_tensors
 from fermibose.machine.loop import Records, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import Examples, scores
 from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import Training, as_history, as_tensors, new_net
+from fermibose.machine.training import Training, as_history, new_net
 
 # (net, inputs, labels, generator) → the inputs to train on instead
 Perturb: TypeAlias = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]

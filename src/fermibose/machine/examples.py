@@ -1,0 +1,43 @@
+"""Labelled examples as the machine takes them: checked, as tensors."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fermibose.errors import InputError
+
+SPARE = 1000, 10  # outputs that are never too many, and outputs for each label that occurs
+
+
+def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
+    """Checked float32 inputs (samples, features) and int64 labels (samples,)."""
+    inputs = torch.tensor(np.asarray(x, dtype=np.float32))
+    labels = np.asarray(y)
+    if inputs.ndim != 2 or not inputs.numel():
+        raise InputError(f"x must have shape (samples, features), got {tuple(inputs.shape)}")
+    if labels.shape != (len(inputs),) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise InputError(
+            f"y must hold one whole number >= 0 for each of the {len(inputs)} samples, "
+            f"got {labels.dtype} of shape {labels.shape}"
+        )
+    if not torch.isfinite(inputs).all():
+        raise InputError("x contains NaN or infinity; remove or impute such values first")
+    return inputs, torch.as_tensor(labels.astype(np.int64))
+
+
+def count_classes(y: Tensor) -> int:
+    """K, one more than the largest label; labels that do not occur count as well.
+
+    A small training set may lack classes. But an output costs a column of weights, so one stray
+    label (a date, an identity number) would make a net that no memory holds.
+    """
+    classes, found = int(y.max()) + 1, len(y.unique())
+    least, each = SPARE
+    if classes > max(least, each * found):
+        raise InputError(
+            f"the labels go up to {classes - 1}, but only {found} different ones occur, and there "
+            f"is an output for each number from 0: remove what is no label, or number the classes "
+            "with np.unique(y, return_inverse=True)[1]"
+        )
+    return classes
