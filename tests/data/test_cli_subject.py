@@ -66,6 +66,21 @@ def test_by_default_a_model_is_judged_on_what_it_was_trained_on(tmp_path):
     assert record["data"]["name"] == "digits"
 
 
+def test_a_model_is_judged_on_the_test_images_it_was_scored_on(tmp_path):
+    model = tmp_path / "run"
+    counts = ("--train-per-class", 20, "--test-per-class", 10)
+    run("train", "--data", "digits", *QUICK, *counts, "--output", model)
+    metrics = json.loads((model / "metrics.json").read_text())
+    text, found = judged(model)
+    assert "100 test images" in text
+    assert "note:" not in text
+    assert found["accuracy"] == metrics["history"]["readout"]["test_accuracy"][-1]
+    assert "50 test images" in judged(model, "--test-per-class", 5)[0]
+    assert "200 test images" in judged(model, "--test-per-class", 20)[0]
+    assert "355 test images" in judged(model, "--data", "digits")[0]
+    assert "100 test images" in run("attack", model, "--output", tmp_path / "attack")
+
+
 def test_a_folder_is_found_again_and_missed_with_a_remedy(
     tmp_path, small, write_folder, monkeypatch
 ):

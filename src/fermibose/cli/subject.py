@@ -32,11 +32,13 @@ def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: 
 
 
 def load_subject(
-    model: Path, data: str | None, folder: Path | None
+    model: Path, data: str | None, folder: Path | None, test_per_class: int | None = None
 ) -> "tuple[FermiBoseNet, Dataset]":
     """The net, and the data set named, or else the one it was trained on.
 
     Says so where these are not known to be the same, and if test images may have been trained on.
+    Of its own data the net is judged on the test images it was scored on when it was trained,
+    unless ``test_per_class`` asks for others; of data that are named, on all.
     """
     from fermibose import FermiBoseNet
     from fermibose.data import load_dataset
@@ -62,11 +64,14 @@ def load_subject(
             f"{dataset.name} has {features} features, but the net takes {inputs}: name the kind of "
             "data it was trained on with --data"
         )
-    if trained and (difference := _difference(trained, dataset)):
+    difference = _difference(trained, dataset) if trained else ""
+    if difference:
         seen = _may_be_seen(trained["name"], dataset.name)
         warning = "; images scored here may be among those it was trained on" if seen else ""
         say(f"note: {model} was trained on {difference}{warning}.")
-    return net, dataset
+    elif data is None and test_per_class is None:
+        test_per_class = trained.get("load", {}).get("test_per_class")
+    return net, dataset.first(test_per_class=test_per_class)
 
 
 def load_attacked(
