@@ -59,6 +59,8 @@ MUTANTS = [
     Mutant("Laplacian without its diagonal", "machine/local_rule.py", "laplacian.reshape(-1)[diagonal] -= laplacian.sum(1)", "pass", RULE),
     Mutant("wrong diagonal of a block", "machine/local_rule.py", "slice(start, None, size + 1)", "slice(0, None, size + 1)", RULE),
     Mutant("wrong second derivatives", "machine/loss.py", "    @once_differentiable", "    #", RULE),
+    Mutant("digits lost to a common offset", "machine/loss.py", "pair_force(wide - wide.mean(0),", "pair_force(wide,", RULE),
+    Mutant("labels that are no numbers", "machine/local_rule.py", "if labels.is_floating_point() or labels.is_complex():", "if False:", RULE),
     Mutant("slope of (1+tanh)/2", "machine/activations.py", "return grad.mul_(2)", "return grad", RULE),
     Mutant("in-place (1+tanh)/2", "machine/activations.py", "z.mul_(2).sigmoid_()", "z.sigmoid_()", RULE),
     Mutant("activity penalty", "machine/layers.py", "activity / h.numel()", "activity / len(h)", RULE),
