@@ -187,6 +187,7 @@ MUTANTS = [
     Mutant("cli: classes by position", "cli/subject.py", "if classes != labels and", "if False and", SUBJECT),
     Mutant("cli: test images of the training forgotten", "cli/subject.py", "elif data is None and", "elif False and", SUBJECT),
     Mutant("cli: test images asked for ignored", "cli/subject.py", " and test_per_class is None:", ":", SUBJECT),
+    Mutant("cli: a damaged record believed", "cli/subject.py", "    if not sound:", "    if False:", SUBJECT),
     Mutant("cli: a trial folder left behind", "cli/options.py", "path.rmdir()", "pass", CLI),
     Mutant("cli: writing not tried", "cli/options.py", "with TemporaryFile(dir=folder):", "with suppress():", CLI),
     Mutant("cli: markup in paths", "cli/options.py", "console.print(text, markup=False,", "console.print(text,", CLI),

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from fermibose.cli.options import say
-from fermibose.errors import FermiboseError, InputError
+from fermibose.errors import FermiboseError, FileFormatError, InputError
 
 if TYPE_CHECKING:
     from fermibose import FermiBoseNet
     from fermibose.data import Dataset
 
 _WITHOUT_RECORD = "mnist5k"
+_COUNTS = ("train_per_class", "test_per_class")
 
 
 def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: int | None) -> Any:
@@ -45,9 +46,7 @@ def load_subject(
 
     net = FermiBoseNet.load(model)
     _check_classes(model, net.config["classes"])
-    trained = net.info.get("data")
-    if not isinstance(trained, dict) or "name" not in trained:  # free to hold anything
-        trained = {}
+    trained = _record(model, net.info.get("data"))
     if data is not None:
         dataset = load_dataset(data, folder=folder)
     elif trained:
@@ -88,6 +87,28 @@ def load_attacked(
 def title(model: Path, dataset: "Dataset") -> str:
     """What a table is about, safe from markup."""
     return escape(f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
+
+
+def _record(model: Path, trained: Any) -> dict[str, Any]:
+    """What a model says of its data, as :func:`origin` writes it; empty if it says nothing."""
+    if not isinstance(trained, dict) or "name" not in trained:  # info is free to hold anything
+        return {}
+    sound = isinstance(trained["name"], str)
+    if "load" in trained:
+        load = trained["load"] if isinstance(trained["load"], dict) else {}
+        sound = (
+            sound
+            and isinstance(trained.get("checksum"), str)
+            and isinstance(load.get("name"), str)
+            and isinstance(load.get("folder"), str | None)
+            and all(isinstance(load.get(key), int | None) for key in _COUNTS)
+        )
+    if not sound:
+        raise FileFormatError(
+            f"{model} is damaged: what its model.json says of the training data cannot be read; "
+            "copy or train the model again"
+        )
+    return trained
 
 
 def _check_classes(model: Path, classes: list[Any]) -> None:
@@ -134,7 +155,7 @@ def _difference(trained: Any, dataset: "Dataset") -> str:
     """What tells the model's data from ``dataset``; empty if they are the same, or may be."""
     load = trained.get("load")
     if load is not None:
-        counts = {key: load.get(key) for key in ("train_per_class", "test_per_class")}
+        counts = {key: load.get(key) for key in _COUNTS}
         with suppress(InputError):  # fewer images than were taken: not the same
             if dataset.first(**counts).checksum == trained["checksum"]:
                 return ""
