@@ -75,6 +75,7 @@ MUTANTS = [
     Mutant("a layer trains the one below", "machine/training.py", "self.layer = net.local_layers[number]", "self.layer = net.local_layers[max(number - 1, 0)]", TRAINING),
     Mutant("an output for every stray label", "machine/examples.py", "if classes > max(least, each * found):", "if False:", TRAINING + "::test_a_stray_label_is_blamed_at_once"),
     Mutant("no class may be missing", "machine/examples.py", "if classes > max(least, each * found):", "if classes > found:", TRAINING),
+    Mutant("reversed data refused by torch", "machine/examples.py", 'np.ascontiguousarray(_as_array("x", x, np.float32))', '_as_array("x", x, np.float32)', TRAINING),
     Mutant("denormals stay flushed", "machine/compute.py", "torch.set_flush_denormal(flushed_before)", "pass", TRAINING),
     Mutant("Adam without weight decay", "machine/adam.py", "weight_decay=self.weight_decay", "weight_decay=0.0", "tests/machine/test_adam.py"),
     Mutant("Adam counts twice", "machine/adam.py", "count += 1", "count += 2", "tests/machine/test_adam.py"),

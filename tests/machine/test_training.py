@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 
 from fermibose import PairEnergy
 from fermibose.errors import FermiboseError, FileFormatError, InputError
@@ -349,6 +350,9 @@ def test_mlp_is_backpropagation_with_adam(data):
         ({"activation": "relu"}, "activation"),
         ({"seed": -1}, "seed"),
         ({"threads": 0}, "threads"),
+        ({"energy": 0.4}, "energy must be a PairEnergy"),
+        ({"pairing": "self"}, "pairing must be"),
+        ({"pairing": SelfSupervised}, "pairing must be"),
     ],
 )
 def test_impossible_recipes_are_named(bad, message):
@@ -364,11 +368,43 @@ def test_impossible_recipes_are_named(bad, message):
         (np.zeros((2, 3)), [0.5, 1.5], "one whole number"),
         (np.zeros((2, 3)), [-1, 1], "one whole number"),
         (np.full((2, 3), np.nan), [0, 1], "NaN"),
+        (csr_array(np.eye(2)), [0, 1], r"x is sparse; give x\.toarray"),
+        (torch.eye(2).to_sparse(), [0, 1], "x is not an array of numbers"),
+        ([[1.0], [1.0, 2.0]], [0, 1], "x is not an array of numbers"),
+        ([["a"], ["b"]], [0, 1], "x is not an array of numbers"),
+        (np.eye(2) * 1j, [0, 1], "x is not an array of numbers .complex"),
+        (np.eye(2), [[0], [0, 1]], "y is not an array of numbers"),
+        (np.eye(2), np.array([0, 2**63], dtype=np.uint64), "up to 9223"),
     ],
 )
 def test_unusable_data_are_named(x, y, message):
     with pytest.raises(InputError, match=message):
         train(x, y, SMALL)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda x, y: (x[::-1].copy()[::-1], y[::-1].copy()[::-1]),
+        lambda x, y: (np.asfortranarray(x), y.astype(np.uint8)),
+        lambda x, y: (x.astype(">f4"), y.astype(">i8")),
+        lambda x, y: (x.astype(np.float64), y.tolist()),
+        lambda x, y: (torch.tensor(x, requires_grad=True), torch.tensor(y)),
+        lambda x, y: (x.tolist(), torch.tensor(y, dtype=torch.int32)),
+    ],
+)
+def test_the_form_of_the_data_changes_no_bit(data, form):
+    expected = train(*data, SMALL, test=data)
+    found = train(*form(*data), SMALL, test=form(*data))
+    assert same_bits(weights(found), weights(expected))
+    accuracy = [t.history["readout"]["test_accuracy"] for t in (found, expected)]
+    np.testing.assert_array_equal(*accuracy)
+
+
+def test_inputs_of_half_precision_are_taken_as_they_are(data):
+    x = torch.tensor(data[0]).bfloat16()
+    found, expected = (train(given, data[1], SMALL) for given in (x, x.float().numpy()))
+    assert same_bits(weights(found), weights(expected))
 
 
 @pytest.mark.parametrize("stray", [5000, 20241101, 2**40])

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from fermibose.errors import InputError
 from fermibose.machine.adam import Adam
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.examples import as_tensors
@@ -15,6 +16,7 @@ from fermibose.machine.loop import Records, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import Examples, scores
 from fermibose.machine.recipe import Recipe
+from fermibose.machine.settings import is_amount
 from fermibose.machine.training import Training, as_history, new_net
 
 # (net, inputs, labels, generator) → the inputs to train on instead
@@ -27,6 +29,10 @@ class InputNoise:
 
     sigma: float = 0.3
     bounds: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not is_amount(self.sigma):
+            raise InputError(f"sigma of the noise must be a finite number >= 0, got {self.sigma!r}")
 
     def __call__(self, net: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """Noisy copies of the inputs x."""

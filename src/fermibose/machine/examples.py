@@ -1,5 +1,7 @@
 """Labelled examples as the machine takes them: checked, as tensors."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -12,8 +14,8 @@ SPARE = 1000, 10  # outputs that are never too many, and outputs for each label 
 
 def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
     """Checked float32 inputs (samples, features) and int64 labels (samples,)."""
-    inputs = torch.tensor(np.asarray(x, dtype=np.float32))
-    labels = np.asarray(y)
+    inputs = torch.tensor(np.ascontiguousarray(_as_array("x", x, np.float32)))
+    labels = _as_array("y", y)
     if inputs.ndim != 2 or not inputs.numel():
         raise InputError(f"x must have shape (samples, features), got {tuple(inputs.shape)}")
     if labels.shape != (len(inputs),) or labels.dtype.kind not in "iu" or labels.min() < 0:
@@ -21,9 +23,26 @@ def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
             f"y must hold one whole number >= 0 for each of the {len(inputs)} samples, "
             f"got {labels.dtype} of shape {labels.shape}"
         )
+    if int(labels.max()) >= 2**63:
+        raise InputError(f"the labels go up to {labels.max()}: number the classes from 0")
     if not torch.isfinite(inputs).all():
         raise InputError("x contains NaN or infinity; remove or impute such values first")
-    return inputs, torch.as_tensor(labels.astype(np.int64))
+    return inputs, torch.tensor(np.ascontiguousarray(labels, dtype=np.int64))
+
+
+def _as_array(name: str, values: Any, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+    """The values as an array in this machine's byte order, on the CPU, without a gradient."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values
+    if hasattr(values, "toarray"):
+        raise InputError(f"{name} is sparse; give {name}.toarray()")
+    try:
+        if np.iscomplexobj(values):
+            raise TypeError("complex numbers")
+        return np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, words, sparse tensors
+        raise InputError(f"{name} is not an array of numbers ({error})") from error
 
 
 def count_classes(y: Tensor) -> int:
