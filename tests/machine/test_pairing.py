@@ -84,3 +84,16 @@ def test_bad_transformations_are_named(generator):
     for transform in (Noise, 0.2):
         with pytest.raises(InputError, match="a transformation must be one like"):
             SelfSupervised((transform,))
+
+
+@pytest.mark.parametrize("change", [lambda x: 255 * x, lambda x: x - 0.1])
+def test_noise_that_would_clip_the_inputs_themselves_is_refused(generator, change):
+    """Not even without noise would the copy be the input."""
+    x = torch.rand(40, 3, generator=generator)
+    with pytest.raises(InputError, match=r"clipped to \[0, 1\], but the inputs range from"):
+        SelfSupervised((Noise(0.0),)).views(change(x), torch.zeros(40), generator)
+    with pytest.raises(InputError, match=r"clipped to \[0, 1\], but the inputs range from"):
+        InputNoise(0.0)(None, change(x), None, generator)
+    assert torch.equal(Noise(0.0)(x, generator), x)
+    wide = InputNoise(0.0, bounds=(-0.1, 255.0))
+    assert torch.equal(wide(None, change(x), None, generator), change(x))

@@ -14,6 +14,7 @@ from fermibose import PairEnergy
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.machine import loop
 from fermibose.machine.baselines import train_mlp
+from fermibose.machine.examples import RangeWarning
 from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
 from fermibose.machine.pairing import Noise, SelfSupervised, Shift
 from fermibose.machine.recipe import Recipe
@@ -424,3 +425,15 @@ def test_classes_may_be_missing_from_the_training_set(y, outputs):
     images = np.random.default_rng(0).random((len(y), 5))
     recipe = with_(SMALL, hidden=(6,), epochs=1, batch_size=50, readout_epochs=1)
     assert train(images, np.array(y), recipe).net.config["outputs"] == outputs
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+@pytest.mark.parametrize("change", [lambda x: 255 * x, lambda x: 2 * x - 1])
+def test_inputs_in_another_range_are_used_with_a_warning(data, fit, change):
+    x = change(data[0])
+    with pytest.warns(RangeWarning, match=r"x / 255") as found:
+        training = fit(x, data[1], SMALL)
+    assert found[0].filename == __file__
+    assert f"from {x.min():g} to {x.max():g}" in str(found[0].message)
+    assert not same_bits(weights(training), weights(fit(*data, SMALL)))
+    fit(data[0] * (1 + 1e-6), data[1], SMALL)  # rounding is no other range

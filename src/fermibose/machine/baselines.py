@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fermibose.errors import InputError
 from fermibose.machine.adam import Adam
 from fermibose.machine.compute import compute_settings
-from fermibose.machine.examples import as_tensors
+from fermibose.machine.examples import as_tensors, check_clipping, warn_of_range
 from fermibose.machine.loop import Records, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import Examples, scores
@@ -35,7 +35,8 @@ class InputNoise:
             raise InputError(f"sigma of the noise must be a finite number >= 0, got {self.sigma!r}")
 
     def __call__(self, net: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-        """Noisy copies of the inputs x."""
+        """Noisy copies of the inputs x, which must lie in the bounds."""
+        check_clipping(x, self.bounds)
         noise = torch.randn(x.shape, generator=generator)
         return noise.mul_(self.sigma).add_(x).clamp_(*self.bounds)
 
@@ -100,6 +101,7 @@ def train_mlp(
     """
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
+    warn_of_range(inputs)
     test_tensors = as_tensors(*test) if test is not None else None
     net, generator = new_net(inputs, labels, recipe)
     records: Records = {}

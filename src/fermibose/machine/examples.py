@@ -1,5 +1,6 @@
 """Labelled examples as the machine takes them: checked, as tensors."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,12 @@ from torch import Tensor
 
 from fermibose.errors import InputError
 
+ROUNDING = 1e-5  # by which a rescaling to [0, 1] may miss it
 SPARE = 1000, 10  # outputs that are never too many, and outputs for each label that occurs
+
+
+class RangeWarning(UserWarning):
+    """Inputs are not in [0, 1], the range for which the settings are made."""
 
 
 def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
@@ -28,6 +34,35 @@ def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
     if not torch.isfinite(inputs).all():
         raise InputError("x contains NaN or infinity; remove or impute such values first")
     return inputs, torch.tensor(np.ascontiguousarray(labels, dtype=np.int64))
+
+
+def within(low: float, high: float, bounds: tuple[float, float] = (0.0, 1.0)) -> bool:
+    """Whether values from ``low`` to ``high`` lie in the bounds, but for rounding."""
+    return low >= bounds[0] - ROUNDING and high <= bounds[1] + ROUNDING
+
+
+def check_clipping(x: Tensor, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
+    """Refuse inputs whose noisy copies, clipped to the bounds, would be others without noise."""
+    low, high = (float(value) for value in x.aminmax())
+    if not within(low, high, bounds):
+        raise InputError(
+            f"noisy copies are clipped to [{bounds[0]:g}, {bounds[1]:g}], but the inputs range "
+            f"from {low:g} to {high:g}: scale them, or give noise of your own"
+        )
+
+
+def warn_of_range(x: Tensor) -> None:
+    """Warn the caller's caller if inputs do not lie in [0, 1]; they are used nevertheless."""
+    low, high = (float(value) for value in x.aminmax())
+    if not within(low, high):
+        warnings.warn(
+            f"the inputs range from {low:g} to {high:g}, but the defaults (first weights, learning "
+            "rate, weight decay) are made for [0, 1], and others cost accuracy: scale them (bytes "
+            "by x / 255), or use FermiBoseClassifier, which does. If this range is meant, ignore "
+            "fermibose.machine.RangeWarning",
+            RangeWarning,
+            stacklevel=3,
+        )
 
 
 def _as_array(name: str, values: Any, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:

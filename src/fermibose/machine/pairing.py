@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fermibose.errors import InputError
+from fermibose.machine.examples import check_clipping
 from fermibose.machine.settings import is_amount, is_whole
 
 
@@ -55,7 +56,8 @@ class Noise:
             raise InputError(f"sigma of the noise must be a finite number >= 0, got {self.sigma!r}")
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Noisy copy of x, same shape."""
+        """Noisy copy of x, same shape; x must lie in [0, 1], or clipping would change it."""
+        check_clipping(x)
         noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
         return x.add(noise, alpha=self.sigma).clamp_(0, 1)
 

@@ -18,7 +18,7 @@ from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Checkpoint
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.dead_inputs import SplitInputs
-from fermibose.machine.examples import as_tensors, count_classes
+from fermibose.machine.examples import as_tensors, count_classes, warn_of_range
 from fermibose.machine.loop import Records, Stage, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import CrossEntropyReadout, Examples, scores, solve_ridge
@@ -111,6 +111,8 @@ def train(
 ) -> Training:
     """Train a machine on inputs x (samples, features) in [0, 1] and labels y in 0…K−1.
 
+    Inputs in another range are used as they are, with a :class:`RangeWarning`.
+
     test: inputs and labels whose accuracy is recorded each readout epoch. checkpoint: file to
     resume from if it exists, kept up to date meanwhile; at the end it holds the finished training
     (a second call returns it at once), so remove it when the net is saved. show: progress bars
@@ -120,6 +122,7 @@ def train(
     """
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
+    warn_of_range(inputs)
     test_tensors = as_tensors(*test) if test is not None else None
     net, generator = new_net(inputs, labels, recipe)
     keeper = None
