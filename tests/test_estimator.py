@@ -189,9 +189,14 @@ def test_bad_parameters_are_named_in_fit(clusters):
         ({"epochs": 1.5}, "epochs"),
         ({"d_f": None}, "d_f"),
         ({"hidden": 50}, "hidden"),
+        ({"n_jobs": "2"}, "n_jobs"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"n_jobs": 1.5}, "n_jobs"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(InputError, match=message):
             FermiBoseClassifier(**(QUICK | bad)).fit(*clusters)
+    with pytest.raises(InputError, match="image_shape"):
+        FermiBoseTransformer(image_shape=64).fit(clusters[0])
     with pytest.raises(ValueError, match="pairing"):
         FermiBoseTransformer(pairing="none").fit(*clusters)
     with pytest.raises(ValueError, match="needs y"):

@@ -14,7 +14,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fermibose.energy import PairEnergy
+from fermibose.errors import InputError
 from fermibose.machine.recipe import Recipe
+from fermibose.machine.settings import is_whole
 from fermibose.machine.training import Training, train
 
 Floats = npt.NDArray[np.float64]
@@ -26,9 +28,6 @@ class FermiBoseEstimator(BaseEstimator):
 
     def _train(self, x: Floats, y: npt.NDArray[np.int64], **settings: Any) -> Training:
         """Train on checked inputs; the net that results takes raw inputs."""
-        threads = 1 if self.n_jobs is None else self.n_jobs
-        if threads < 0:
-            threads = max(torch.get_num_threads() + 1 + threads, 1)
         scaling = _unit_range(x)
         recipe = Recipe(
             hidden=tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
@@ -43,7 +42,7 @@ class FermiBoseEstimator(BaseEstimator):
             weight_decay=self.weight_decay,
             activity=self.activity,
             seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
-            threads=threads,
+            threads=_threads(self.n_jobs),
             **settings,
         )
         if scaling is not None:
@@ -68,6 +67,15 @@ class FermiBoseEstimator(BaseEstimator):
             batches = torch.tensor(inputs).split(BATCH)
             out = [net.represent(batch) if hidden else net(batch) for batch in batches]
         return torch.cat(out).numpy()
+
+
+def _threads(n_jobs: Any) -> int:
+    """Threads that scikit-learn's n_jobs asks for: −1 means all, −2 all but one."""
+    if n_jobs is None:
+        return 1
+    if not is_whole(n_jobs, -(2**63)) or n_jobs == 0:
+        raise InputError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}")
+    return int(n_jobs) if n_jobs > 0 else max(torch.get_num_threads() + 1 + int(n_jobs), 1)
 
 
 def _unit_range(x: Floats) -> tuple[Floats, Floats] | None:

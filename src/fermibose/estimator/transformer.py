@@ -124,8 +124,7 @@ activation, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verb
     def _self_supervised(self) -> Pairing:
         transforms: list[Transform] = [Noise(self.noise)]
         if self.image_shape is not None:
-            rows, columns = self.image_shape
-            transforms.insert(0, Shift((int(rows), int(columns)), self.shift))
+            transforms.insert(0, Shift(self.image_shape, self.shift))
         return SelfSupervised(tuple(transforms))
 
     def __sklearn_tags__(self) -> Any:

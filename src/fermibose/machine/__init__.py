@@ -2,6 +2,7 @@
 
 from fermibose.machine.baselines import train_mlp
 from fermibose.machine.evaluation import Evaluation, evaluate
+from fermibose.machine.examples import RangeWarning
 from fermibose.machine.layers import LocalDense
 from fermibose.machine.loss import PairLoss
 from fermibose.machine.network import FermiBoseNet
@@ -16,6 +17,7 @@ __all__ = [
     "LocalDense",
     "Noise",
     "PairLoss",
+    "RangeWarning",
     "Recipe",
     "SelfSupervised",
     "Shift",
