@@ -92,6 +92,8 @@ MUTANTS = [
     Mutant("attack: only the last point tried", "attacks/gradient.py", "if ascent.stop_when_fooled and fooled.any():", "if False:", GRADIENT),
     Mutant("attack: random start ignored", "attacks/gradient.py", "climbers.ball.random(generator) if ascent.random_start else x", "x", GRADIENT),
     Mutant("attack: step without ε", "attacks/gradient.py", "ascent.step_size * threat.epsilon", "ascent.step_size", GRADIENT),
+    Mutant("attack: infinite steps", "attacks/gradient.py", "0 < self.step_size <= LONGEST_STEP", "0 < self.step_size", GRADIENT),
+    Mutant("attack: steps that overflow", "attacks/gradient.py", "LONGEST_STEP = 1000.0", "LONGEST_STEP = 1e6", GRADIENT),
     Mutant("attack: sign of the margin", "attacks/losses.py", "rivals.amax(1) - logits.gather(1, own)[:, 0]", "logits.gather(1, own)[:, 0] - rivals.amax(1)", GRADIENT),
     Mutant("attack: mean-squared loss without tanh", "attacks/losses.py", "logits.tanh()", "logits", GRADIENT),
     Mutant("attack: float64 ignored", "attacks/victim.py", "if dtype is not None and dtype != own.dtype:", "if False:", GRADIENT),

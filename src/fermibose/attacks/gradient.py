@@ -14,6 +14,8 @@ from fermibose.attacks.victim import Victim
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
 
+LONGEST_STEP = 1000.0  # in units of ε; times the largest ε its square is a number in float32
+
 
 @dataclass(frozen=True)
 class Ascent:
@@ -34,8 +36,11 @@ class Ascent:
         for name, value in (("steps", self.steps), ("restarts", self.restarts)):
             if value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
-        if not self.step_size > 0:
-            raise InputError(f"step_size must be > 0, got {self.step_size}")
+        if not 0 < self.step_size <= LONGEST_STEP:
+            raise InputError(
+                f"step_size must be > 0 and <= {LONGEST_STEP:g}, got {self.step_size}: it is in "
+                "units of epsilon, and 2 crosses the whole ball"
+            )
 
 
 def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
