@@ -30,6 +30,7 @@ ENERGY = "tests/test_energy.py"
 RULE = "tests/machine/test_local_rule.py"
 TRAINING = "tests/machine/test_training.py"
 GRADIENT = "tests/attacks/test_gradient.py"
+NAN = "tests/attacks/test_not_a_number.py"
 CURVES = "tests/attacks/test_accuracy_curves.py"
 CERTIFICATE = "tests/attacks/test_certificate.py"
 THEORY = "tests/theory/test_replica.py"
@@ -116,6 +117,13 @@ MUTANTS = [
     Mutant("attack: AutoAttack outside its ball", "attacks/auto.py", "ball_around(victim.x[rows], threat).project(frame.leave(found))", "frame.leave(found)", "tests/attacks/test_auto.py"),
     Mutant("attack: AutoAttack framed by the bounds", "attacks/auto.py", "_reach(victim.x, threat)", "threat.bounds", "tests/attacks/test_auto.py"),
     Mutant("attack: coarse float32 unmentioned", "attacks/auto.py", "flags += _coarse(frame, threat)", "pass", "tests/attacks/test_auto.py"),
+    Mutant("attack: NaN read as class 0", "attacks/victim.py", "(logits.argmax(1) != y) | undefined(logits)", "logits.argmax(1) != y", NAN),
+    Mutant("attack: infinite logits refused", "attacks/victim.py", "logits.isnan().any(1)", "~logits.isfinite().all(1)", NAN),
+    Mutant("attack: NaN unmentioned", "attacks/victim.py", "counts as fooled\": self.undefined", "counts as fooled\": 0", NAN),
+    Mutant("attack: NaN on the way not counted", "attacks/gradient.py", "victim.undefined += found.undefined", "pass", NAN),
+    Mutant("attack: NaN met by AutoAttack unmentioned", "attacks/auto.py", "victim.undefined += frame.undefined", "pass", NAN),
+    Mutant("attack: AutoAttack at points that are none", "attacks/auto.py", "torch.where(found.isfinite(), found, frame.enter(victim.x[rows]))", "found", NAN),
+    Mutant("attack: audit without PGD's flags", "attacks/auditing.py", "for flag in found.flags if", "for flag in found.flags if name != 'PGD' and", NAN),
     Mutant("attack: flags dropped", "attacks/auto.py", "flags.append(text)", "pass", "tests/attacks/test_auto.py"),
     Mutant("attack: training stops when fooled", "attacks/adversary.py", "stop_when_fooled=False", "stop_when_fooled=True", "tests/attacks/test_baselines.py"),
     Mutant("attack: rescaling never suspicious", "attacks/checks.py", "gain = plain - min(found)", "gain = 0.0", "tests/attacks/test_audit.py"),

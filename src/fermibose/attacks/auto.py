@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fermibose.attacks.balls import ball_around
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import victim_of
+from fermibose.attacks.victim import undefined, victim_of
 from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
 
@@ -43,8 +43,9 @@ def auto_attack(
     other classes, and the targeted loss of APGD, which needs four classes, gives way to the
     untargeted one (three) or is left out (two). Runs in float32; what it finds is brought into the
     ball, from which rounding may carry it, and judged there. The reference implementation's
-    warnings become ``flags``. attacks: a part of the ensemble only. square_queries: how often
-    Square may ask; 5000 is standard, and most of the time goes there.
+    warnings become ``flags``, and so does a model that returns NaN (which the reference reads as
+    class 0). attacks: a part of the ensemble only. square_queries: how often Square may ask; 5000
+    is standard, and most of the time goes there.
     """
     _check(threat, attacks)
     reference = _reference()
@@ -78,10 +79,13 @@ def auto_attack(
                 found, _ = adversary.run_standard_evaluation(
                     frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
                 )
+                # Gradients that are no numbers lead the reference to points that are none.
+                found = torch.where(found.isfinite(), found, frame.enter(victim.x[rows]))
                 examples[rows] = ball_around(victim.x[rows], threat).project(frame.leave(found))
         for part in victim.batches(rows):
             robust[part] = ~victim.wrong(examples[part], part)
-        flags += _coarse(frame, threat)
+        victim.undefined += frame.undefined
+        flags += [*victim.flags, *_coarse(frame, threat)]
         settings = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
         return AttackResult(
             "autoattack",
@@ -131,6 +135,7 @@ class Frame(nn.Module):
         # Square places squares of a fifth of the side, so five rows are the least.
         self.side = max(5, math.isqrt(self.features - 1) + 1)
         self.is_image = len(shape) == 3 and min(shape[1:]) >= 5
+        self.undefined = 0  # points at which the model returned NaN
 
     def enter(self, x: Tensor) -> Tensor:
         """Inputs (n, …) to what the reference attacks; flat inputs get spare pixels at the end."""
@@ -149,7 +154,9 @@ class Frame(nn.Module):
 
     def forward(self, unit: Tensor) -> Tensor:
         """Logits."""
-        return self.model(self.leave(unit))  # type: ignore[no-any-return]
+        logits: Tensor = self.model(self.leave(unit))
+        self.undefined += int((undefined(logits) & unit.flatten(1).isfinite().all(1)).sum())
+        return logits
 
 
 def _reach(x: Tensor, threat: ThreatModel) -> tuple[float, float]:
