@@ -128,6 +128,8 @@ MUTANTS = [
     Mutant("attack: training stops when fooled", "attacks/adversary.py", "stop_when_fooled=False", "stop_when_fooled=True", "tests/attacks/test_baselines.py"),
     Mutant("attack: rescaling never suspicious", "attacks/checks.py", "gain = plain - min(found)", "gain = 0.0", "tests/attacks/test_audit.py"),
     Mutant("attack: transfer never suspicious", "attacks/checks.py", "missed = float((fooled & probe.withstood).double().mean())", "missed = 0.0", "tests/attacks/test_audit.py"),
+    Mutant("attack: a rival in training mode", "attacks/victim.py", "    model.eval()  # dropout", "    # dropout", "tests/attacks/test_audit.py"),
+    Mutant("attack: a rival converted in place", "attacks/victim.py", "copy.deepcopy(model).to(dtype)", "model.to(dtype)", "tests/attacks/test_audit.py"),
     Mutant("theory: decay in f", "theory/replica.py", "overlaps.q(beta) / 2", "overlaps.q(beta)", "tests/theory/test_thermodynamics.py"),
     Mutant("theory: sign of Q̂", "theory/replica.py", "Q=-alpha * delta**2", "Q=alpha * delta**2", THEORY),
     Mutant("theory: factor 2 of χ", "theory/replica.py", "/ (2 * chi)", "/ chi", THEORY),

@@ -97,6 +97,9 @@ def audit(
     if threat.epsilon == 0 or probe < 10 or not 0 < tolerance < 1:
         raise InputError("an audit needs epsilon > 0, probe >= 10 and a tolerance in (0, 1)")
     replace(threat, epsilon=max(checks.EPSILON_RATIOS) * threat.epsilon)  # refused now, not later
+    if rival is not None:
+        with victim_of(rival, x, y, threat):
+            pass  # what cannot serve as a rival is refused now, too
     with victim_of(model, x, y, threat) as victim, progress_bar("audit", 13, show=show) as advance:
         if not victim.correct.any():
             raise InputError("no image is classified correctly: there is nothing to attack")

@@ -14,7 +14,7 @@ from fermibose.attacks.gradient import Ascent, input_gradient, vanishing
 from fermibose.attacks.losses import cross_entropy, margin
 from fermibose.attacks.methods import fgsm, one_step_l2, pgd
 from fermibose.attacks.probe import Check, Probe, Scaled, largest_rise, percent
-from fermibose.attacks.victim import misclassified
+from fermibose.attacks.victim import misclassified, victim_of
 from fermibose.machine.baselines import train_mlp
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe
@@ -95,8 +95,8 @@ def transfer(probe: Probe, rival: nn.Module | None) -> Check:
         inputs = probe.x.flatten(1).cpu().float().numpy()
         rival = train_mlp(inputs, probe.y.cpu().numpy(), recipe, show=False).net.to(probe.x.device)
     generator = torch.Generator(probe.x.device).manual_seed(probe.seed)
-    images = probe.x.float()
-    foreign = Adversary(probe.threat, steps=40)(rival.float(), images, probe.y, generator)
+    with victim_of(rival, probe.x, probe.y, probe.threat, dtype=torch.float32) as victim:
+        foreign = Adversary(probe.threat, steps=40)(victim.model, victim.x, victim.y, generator)
     with torch.no_grad():
         fooled = misclassified(probe.model(foreign.to(probe.x.dtype)), probe.y)
     missed = float((fooled & probe.withstood).double().mean())
