@@ -30,6 +30,7 @@ ENERGY = "tests/test_energy.py"
 RULE = "tests/machine/test_local_rule.py"
 TRAINING = "tests/machine/test_training.py"
 GRADIENT = "tests/attacks/test_gradient.py"
+NAN = "tests/attacks/test_not_a_number.py"
 CURVES = "tests/attacks/test_accuracy_curves.py"
 CERTIFICATE = "tests/attacks/test_certificate.py"
 THEORY = "tests/theory/test_replica.py"
@@ -101,6 +102,8 @@ MUTANTS = [
     Mutant("attack: only the last point tried", "attacks/gradient.py", "if ascent.stop_when_fooled and fooled.any():", "if False:", GRADIENT),
     Mutant("attack: random start ignored", "attacks/gradient.py", "climbers.ball.random(generator) if ascent.random_start else x", "x", GRADIENT),
     Mutant("attack: step without ε", "attacks/gradient.py", "ascent.step_size * threat.epsilon", "ascent.step_size", GRADIENT),
+    Mutant("attack: infinite steps", "attacks/gradient.py", "0 < self.step_size <= LONGEST_STEP", "0 < self.step_size", GRADIENT),
+    Mutant("attack: steps that overflow", "attacks/gradient.py", "LONGEST_STEP = 1000.0", "LONGEST_STEP = 1e6", GRADIENT),
     Mutant("attack: sign of the margin", "attacks/losses.py", "rivals.amax(1) - logits.gather(1, own)[:, 0]", "logits.gather(1, own)[:, 0] - rivals.amax(1)", GRADIENT),
     Mutant("attack: mean-squared loss without tanh", "attacks/losses.py", "logits.tanh()", "logits", GRADIENT),
     Mutant("attack: float64 ignored", "attacks/victim.py", "if dtype is not None and dtype != own.dtype:", "if False:", GRADIENT),
@@ -120,10 +123,22 @@ MUTANTS = [
     Mutant("attack: interval product incomplete", "attacks/certificate.py", " + self.radius * largest", "", CERTIFICATE),
     Mutant("attack: rescaling not certified", "attacks/certificate.py", "largest = largest * self.input_scale.abs()", "pass", CERTIFICATE),
     Mutant("attack: ε not in units of the bounds", "attacks/auto.py", "eps=threat.epsilon / (frame.high - frame.low)", "eps=threat.epsilon", "tests/attacks/test_auto.py"),
+    Mutant("attack: AutoAttack outside its ball", "attacks/auto.py", "ball_around(victim.x[rows], threat).project(frame.leave(found))", "frame.leave(found)", "tests/attacks/test_auto.py"),
+    Mutant("attack: AutoAttack framed by the bounds", "attacks/auto.py", "_reach(victim.x, threat)", "threat.bounds", "tests/attacks/test_auto.py"),
+    Mutant("attack: coarse float32 unmentioned", "attacks/auto.py", "flags += _coarse(frame, threat)", "pass", "tests/attacks/test_auto.py"),
+    Mutant("attack: NaN read as class 0", "attacks/victim.py", "(logits.argmax(1) != y) | undefined(logits)", "logits.argmax(1) != y", NAN),
+    Mutant("attack: infinite logits refused", "attacks/victim.py", "logits.isnan().any(1)", "~logits.isfinite().all(1)", NAN),
+    Mutant("attack: NaN unmentioned", "attacks/victim.py", "counts as fooled\": self.undefined", "counts as fooled\": 0", NAN),
+    Mutant("attack: NaN on the way not counted", "attacks/gradient.py", "victim.undefined += found.undefined", "pass", NAN),
+    Mutant("attack: NaN met by AutoAttack unmentioned", "attacks/auto.py", "victim.undefined += frame.undefined", "pass", NAN),
+    Mutant("attack: AutoAttack at points that are none", "attacks/auto.py", "torch.where(found.isfinite(), found, frame.enter(victim.x[rows]))", "found", NAN),
+    Mutant("attack: audit without PGD's flags", "attacks/auditing.py", "for flag in found.flags if", "for flag in found.flags if name != 'PGD' and", NAN),
     Mutant("attack: flags dropped", "attacks/auto.py", "flags.append(text)", "pass", "tests/attacks/test_auto.py"),
     Mutant("attack: training stops when fooled", "attacks/adversary.py", "stop_when_fooled=False", "stop_when_fooled=True", "tests/attacks/test_baselines.py"),
     Mutant("attack: rescaling never suspicious", "attacks/checks.py", "gain = plain - min(found)", "gain = 0.0", "tests/attacks/test_audit.py"),
     Mutant("attack: transfer never suspicious", "attacks/checks.py", "missed = float((fooled & probe.withstood).double().mean())", "missed = 0.0", "tests/attacks/test_audit.py"),
+    Mutant("attack: a rival in training mode", "attacks/victim.py", "    model.eval()  # dropout", "    # dropout", "tests/attacks/test_audit.py"),
+    Mutant("attack: a rival converted in place", "attacks/victim.py", "copy.deepcopy(model).to(dtype)", "model.to(dtype)", "tests/attacks/test_audit.py"),
     Mutant("theory: decay in f", "theory/replica.py", "overlaps.q(beta) / 2", "overlaps.q(beta)", "tests/theory/test_thermodynamics.py"),
     Mutant("theory: sign of Q̂", "theory/replica.py", "Q=-alpha * delta**2", "Q=alpha * delta**2", THEORY),
     Mutant("theory: factor 2 of χ", "theory/replica.py", "/ (2 * chi)", "/ chi", THEORY),

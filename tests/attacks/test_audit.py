@@ -1,5 +1,6 @@
 """The audit. Oracles: honest nets must pass, nets masked in known ways must not."""
 
+import copy
 import json
 from dataclasses import replace
 
@@ -118,7 +119,7 @@ def test_an_honest_mlp_is_established_in_l2_too(digits, few):
             Blocked,
             {
                 "gradients do not vanish",
-                "AutoAttack raises no flag",
+                "attacks raise no flag",
                 "chance at large ε",
                 "white box beats Square",
                 "binarisation test",
@@ -126,7 +127,7 @@ def test_an_honest_mlp_is_established_in_l2_too(digits, few):
         ),
         (
             Staircase,
-            {"gradients do not vanish", "AutoAttack raises no flag", "chance at large ε"},
+            {"gradients do not vanish", "attacks raise no flag", "chance at large ε"},
         ),
         (Decoy, {"chance at large ε", "white box beats Square", "binarisation test"}),
     ],
@@ -152,6 +153,36 @@ def test_transfer_from_a_given_rival(net, images):
     assert found.numbers["fooled"] == pytest.approx(1 - float(robust.double().mean()), abs=0.02)
     credulous = replace(probe, withstood=torch.ones_like(robust))
     assert not transfer(credulous, net).passed
+
+
+class Switch(Wrapped):
+    """The net in evaluation mode, and nothing to climb in training mode."""
+
+    def forward(self, x):
+        return self.net(x.detach() if self.training else x)
+
+
+def test_a_rival_is_attacked_in_evaluation_mode_and_left_as_it_was(net, images):
+    """A net in double precision and training mode stays so, and fools as it does in float32."""
+    x, y = images
+    robust = torch.ones(len(y), dtype=torch.bool)
+    probe = Probe(net, x, y, robust, 10, THREAT, 0.02, 0)
+    expected = transfer(probe, copy.deepcopy(net)).numbers["fooled"]
+    rival = Switch(copy.deepcopy(net)).double().train()
+    found = transfer(probe, rival)
+    assert found.numbers["fooled"] == pytest.approx(expected, abs=1 / len(y))
+    assert found.numbers["fooled"] > 0.1 + float((net(x).argmax(1) != y).double().mean())
+    assert all(module.training for module in rival.modules())
+    assert next(rival.parameters()).dtype == torch.float64
+
+
+def test_a_rival_for_other_images_is_refused_before_anything_runs(net, few, monkeypatch):
+    from fermibose.attacks import auditing
+
+    monkeypatch.setattr(auditing, "_attack_in_turn", lambda *_: pytest.fail("worked"))
+    for rival, message in (("mlp", "must be a torch module"), (nn.Linear(64, 3), "knows 3 class")):
+        with pytest.raises(InputError, match=message):
+            audit(net, *few, THREAT, rival=rival)
 
 
 class Scripted(Probe):

@@ -12,15 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fermibose.attacks.balls import ball_around
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import victim_of
+from fermibose.attacks.victim import undefined, victim_of
 from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}
-_SLACK = 1e-4  # by how much of ε rounding may carry an example out of its ball
+_COARSE = 0.01  # of ε: rounding to longer steps than that is worth a flag
 
 
 def auto_attack(
@@ -38,11 +39,13 @@ def auto_attack(
     """AutoAttack, standard version: APGD-CE, targeted APGD, targeted FAB and Square, in turn.
 
     Works for images (n, channels, rows, columns) and for flat inputs (n, features), which are laid
-    out as a square, as Square needs; for any finite bounds; and for few classes: targeted attacks
-    take all other classes, and the targeted loss of APGD, which needs four classes, gives way to
-    the untargeted one (three) or is left out (two). Runs in float32. The reference implementation's
-    warnings become ``flags``. attacks: a part of the ensemble only. square_queries: how often
-    Square may ask; 5000 is standard, and most of the time goes there.
+    out as a square, as Square needs; for any bounds; and for few classes: targeted attacks take all
+    other classes, and the targeted loss of APGD, which needs four classes, gives way to the
+    untargeted one (three) or is left out (two). Runs in float32; what it finds is brought into the
+    ball, from which rounding may carry it, and judged there. The reference implementation's
+    warnings become ``flags``, and so does a model that returns NaN (which the reference reads as
+    class 0). attacks: a part of the ensemble only. square_queries: how often Square may ask; 5000
+    is standard, and most of the time goes there.
     """
     _check(threat, attacks)
     reference = _reference()
@@ -61,7 +64,7 @@ def auto_attack(
             _listening(flags, bar, chosen),
             torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
         ):
-            frame = Frame(victim.model, victim.x.shape[1:], threat.bounds)
+            frame = Frame(victim.model, victim.x.shape[1:], _reach(victim.x, threat))
             adversary = reference.AutoAttack(
                 frame,
                 norm={"linf": "Linf", "l2": "L2"}[threat.norm],
@@ -76,10 +79,13 @@ def auto_attack(
                 found, _ = adversary.run_standard_evaluation(
                     frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
                 )
-                examples[rows] = frame.leave(found).clamp(*threat.bounds)
+                # Gradients that are no numbers lead the reference to points that are none.
+                found = torch.where(found.isfinite(), found, frame.enter(victim.x[rows]))
+                examples[rows] = ball_around(victim.x[rows], threat).project(frame.leave(found))
         for part in victim.batches(rows):
-            outside = _outside(examples[part] - victim.x[part], threat)
-            robust[part] = ~victim.wrong(examples[part], part) | outside
+            robust[part] = ~victim.wrong(examples[part], part)
+        victim.undefined += frame.undefined
+        flags += [*victim.flags, *_coarse(frame, threat)]
         settings = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
         return AttackResult(
             "autoattack",
@@ -95,9 +101,8 @@ def auto_attack(
 
 def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
     threat.require("auto_attack", "linf", "l2")
-    low, high = threat.bounds
-    if threat.epsilon == 0 or not math.isfinite(high - low):
-        raise InputError("auto_attack needs epsilon > 0 and finite bounds")
+    if threat.epsilon == 0:
+        raise InputError("auto_attack needs epsilon > 0")
     unknown = set(attacks or ()) - KNOWN
     if unknown:
         raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {sorted(unknown)}")
@@ -130,6 +135,7 @@ class Frame(nn.Module):
         # Square places squares of a fifth of the side, so five rows are the least.
         self.side = max(5, math.isqrt(self.features - 1) + 1)
         self.is_image = len(shape) == 3 and min(shape[1:]) >= 5
+        self.undefined = 0  # points at which the model returned NaN
 
     def enter(self, x: Tensor) -> Tensor:
         """Inputs (n, …) to what the reference attacks; flat inputs get spare pixels at the end."""
@@ -148,13 +154,29 @@ class Frame(nn.Module):
 
     def forward(self, unit: Tensor) -> Tensor:
         """Logits."""
-        return self.model(self.leave(unit))  # type: ignore[no-any-return]
+        logits: Tensor = self.model(self.leave(unit))
+        self.undefined += int((undefined(logits) & unit.flatten(1).isfinite().all(1)).sum())
+        return logits
 
 
-def _outside(change: Tensor, threat: ThreatModel) -> Tensor:
-    order = torch.inf if threat.norm == "linf" else 2
-    outside: Tensor = change.flatten(1).norm(order, dim=1) > threat.epsilon * (1 + _SLACK)
-    return outside
+def _reach(x: Tensor, threat: ThreatModel) -> tuple[float, float]:
+    """The bounds, but no farther than any ball reaches: what lies beyond only costs precision."""
+    low, high = threat.bounds
+    return max(low, float(x.min()) - threat.epsilon), min(high, float(x.max()) + threat.epsilon)
+
+
+def _coarse(frame: Frame, threat: ThreatModel) -> list[str]:
+    """A flag if float32 resolves the ball so badly that an attack may miss what is in it."""
+    step = torch.finfo(torch.float32).eps * max(
+        frame.high - frame.low, abs(frame.high), abs(frame.low)
+    )
+    if step <= _COARSE * threat.epsilon:
+        return []
+    return [
+        f"in float32 the steps between inputs of {frame.low:g} to {frame.high:g} are up to "
+        f"{step / threat.epsilon:.2g} of epsilon: the robust accuracy is an upper bound at best; "
+        "rescale the inputs, feature by feature"
+    ]
 
 
 def _reference() -> ModuleType:

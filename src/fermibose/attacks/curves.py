@@ -11,7 +11,7 @@ from scipy.integrate import trapezoid
 from torch import Tensor, nn
 
 from fermibose.attacks.balls import ball_around
-from fermibose.attacks.gradient import Ascent, input_gradient, run
+from fermibose.attacks.gradient import Ascent, input_gradient, run, vanishing
 from fermibose.attacks.losses import LossName, loss_named
 from fermibose.attacks.methods import noisy
 from fermibose.attacks.result import versions
@@ -35,6 +35,7 @@ class Curve:
     epsilons: Floats  # (strengths,), increasing
     robust: npt.NDArray[np.bool_]  # (strengths, n)
     parameters: dict[str, Any]
+    flags: tuple[str, ...] = ()  # reasons not to trust the curve
 
     @property
     def accuracy(self) -> Floats:
@@ -59,6 +60,7 @@ class Curve:
             "epsilons": self.epsilons.tolist(),
             "accuracy": self.accuracy.tolist(),
             "parameters": self.parameters,
+            "flags": list(self.flags),
             "versions": versions(),
         }
 
@@ -113,7 +115,7 @@ def accuracy_curve(
         parameters["steps"] = steps
     names = {"linf": "fgsm", "l2": "one_step_l2", "noise": "noise"}
     name = "pgd" if attack == "pgd" else names[threat.norm]
-    return Curve(name, threat, strengths, robust.cpu().numpy(), parameters)
+    return Curve(name, threat, strengths, robust.cpu().numpy(), parameters, victim.flags)
 
 
 def robustness_area(curve: Curve | Band) -> float:
@@ -162,6 +164,7 @@ def _in_one_pass(
             x = victim.x[rows]
             if threat.norm != "noise":
                 gradient, _ = input_gradient(victim.model, x, victim.y[rows], loss_named(loss))
+                victim.stuck += int(vanishing(gradient).sum())
                 direction = ball_around(x, threat).steepest(gradient)
             for row, epsilon in enumerate(strengths.tolist()):
                 if epsilon > 0:

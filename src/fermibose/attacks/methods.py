@@ -124,7 +124,8 @@ def gaussian_noise(
             victim.correct,
             robust,
             parameters,
-            seconds=time.perf_counter() - started,
+            victim.flags,
+            time.perf_counter() - started,
         )
 
 
