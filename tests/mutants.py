@@ -170,7 +170,7 @@ MUTANTS = [
     Mutant("paper: at least means at most", "paper/verdict.py", '"at least": -off', '"at least": off', "tests/paper/test_verdict.py"),
     Mutant("paper: failures pass", "cli/reproduce.py", "raise typer.Exit(1)", "pass", "tests/paper/test_reproduce.py"),
     Mutant("paper: others' verdicts lost", "cli/reproduce.py", "for v in _read(path)", "for v in []", "tests/paper/test_reproduce.py"),
-    Mutant("paper: scales mixed", "cli/reproduce.py", "here.items() <= v.items()", "True", "tests/paper/test_reproduce.py"),
+    Mutant("paper: scales mixed", "cli/reproduce.py", '"figure": name, "scale": scale.name}', '"figure": name}', "tests/paper/test_reproduce.py"),
     Mutant("paper: deviation for error", "paper/series.py", "spread / len(array) ** 0.5", "spread", "tests/paper/test_reproduce.py"),
     Mutant("paper: a run counts twice", "paper/series.py", "{})[row.seed] =", "{})[id(row)] =", "tests/paper/test_reproduce.py"),
     Mutant("paper: settings mixed", "paper/beyond.py", "== usual | changed", "!= changed", "tests/paper/test_reproduce.py"),

@@ -270,7 +270,9 @@ def staged(tiny, monkeypatch):
     def stage(**what):
         figures = {
             name: SimpleNamespace(
-                plan=lambda scale, name=name: [Job(does, {"what": what[name]}, data=name)],
+                plan=lambda scale, name=name: [
+                    Job(does, {"what": what[name]}, data="" if name == "rho" else name)
+                ],
                 draw=lambda rows, scale: Figure(),
                 verdicts=lambda rows, scale, name=name: [Verdict(name, what[name], 0.0, 0.0)],
             )
@@ -305,17 +307,32 @@ def test_after_ctrl_c_only_what_was_written_is_named(staged, tmp_path):
     assert {path.stem for path in tmp_path.glob("*.png")} == {"fig2", "fig3"}
 
 
-def test_verdicts_on_other_figures_of_the_same_scale_stay(staged, tmp_path, monkeypatch):
+def test_verdicts_stay_unless_the_same_figure_is_made_again_at_the_same_scale_and_data(
+    staged, tmp_path, monkeypatch
+):
     staged(fig3="work", fig4="work", rho="work")
     fbm("all", "--engine", "in-process", "--output", tmp_path)
-    staged(rho="work again", fig3="work")
-    fbm("rho", "--engine", "in-process", "--output", tmp_path)
+    staged(rho="work again", fig3="work again")
+    fbm("all", "--engine", "in-process", "--output", tmp_path)
     here = ("tiny", "mnist5k")
-    kept = [("fig3", "work", *here), ("fig4", "work", *here), ("rho", "work again", *here)]
-    assert judged(tmp_path) == kept
+    kept = [("fig3", "work again", *here), ("fig4", "work", *here)]
+    theory = ("rho", "work again", "tiny", None)  # which reads no images
+    assert judged(tmp_path) == [*kept, theory]
+    monkeypatch.setattr(scale, "quick", lambda folder: replace(TINY, dataset="mnist"))
+    fbm("all", "--engine", "in-process", "--output", tmp_path)
+    kept.insert(0, ("fig3", "work again", "tiny", "mnist"))
+    assert judged(tmp_path) == [*kept, theory]
     monkeypatch.setattr(scale, "full", lambda folder: replace(TINY, name="other"))
     fbm("rho", "--full", "--engine", "in-process", "--output", tmp_path)
-    assert judged(tmp_path) == [("rho", "work again", "other", "mnist5k")]
+    assert judged(tmp_path) == [*kept, ("rho", "work again", "other", None), theory]
+
+
+def test_a_verdict_on_the_theory_replaces_one_that_names_data(staged, tmp_path):
+    named = {"figure": "rho", "claim": "old", "scale": "tiny", "dataset": "mnist5k"}
+    (tmp_path / "verdicts.json").write_text(json.dumps([named]))
+    staged(rho="work")
+    fbm("rho", "--engine", "in-process", "--output", tmp_path)
+    assert judged(tmp_path) == [("rho", "work", "tiny", None)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1, {}]", '[{"scale": "tiny", "dataset": "mnist5k"}]'])
@@ -323,7 +340,7 @@ def test_a_file_of_verdicts_that_is_none_is_replaced(text, staged, tmp_path):
     (tmp_path / "verdicts.json").write_text(text)
     staged(rho="work")
     fbm("rho", "--engine", "in-process", "--output", tmp_path)
-    assert judged(tmp_path) == [("rho", "work", "tiny", "mnist5k")]
+    assert judged(tmp_path) == [("rho", "work", "tiny", None)]
 
 
 def test_a_folder_of_data_that_does_not_exist_is_refused_at_once(staged, tmp_path):

@@ -87,6 +87,16 @@ def planning(scale):
     return SimpleNamespace(plan=lambda _: fig4.plan(scale), draw=fig4.draw, verdicts=fig4.verdicts)
 
 
+def test_images_are_named_only_where_runs_read_them(store, tmp_path):
+    rows = [row for row in store.rows() if row.result is not None]
+    for data, told in (("checksum", True), ("", False)):
+        runs = [replace(row, data=data) for row in rows]
+        chapter = story.Chapter("fig4", runs, [], "4 of 4", whole=True)
+        page = story.tell(story.Contents([chapter], {}, {}, {}), TINY, tmp_path)
+        shown = Outline(page).text
+        assert ("runs, images of mnist5k" in shown, "hidden units5" in shown) == (told, told)
+
+
 def test_every_figure_has_its_words():
     assert set(figures.FIGURES) <= set(ABOUT)
 

@@ -75,10 +75,11 @@ def tell(contents: Contents, scale: Scale, folder: Path) -> str:
         _provenance_section(found, scale),
     ]
     runs = len({row.key for chapter in found for row in chapter.rows})
+    images = f", images of {scale.dataset}" if _on_images(found) else ""
     return render(
         "The Fermi-Bose machine, measured again",
         LEAD,
-        f"{scale.name} scale: {runs} runs, images of {scale.dataset}",
+        f"{scale.name} scale: {runs} runs{images}",
         sections,
         closing="Written by fermibose. The figures and their verdicts were computed from the runs "
         "counted above; the robustness tables travel with the package and say how they were made.",
@@ -170,6 +171,11 @@ def _computed_with(versions: Iterable[tuple[str, str]]) -> Text:
     return Text("Computed with " + ", ".join(sorted(map(" ".join, versions))) + ".")
 
 
+def _on_images(found: Sequence[Chapter]) -> bool:
+    """Whether any run has read images; those of the theory read none."""
+    return any(row.data for chapter in found for row in chapter.rows)
+
+
 def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
     seen: set[str] = set()
     versions: set[tuple[str, str]] = set()
@@ -192,7 +198,7 @@ def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
     return Section(
         "Parameters, versions, times",
         [
-            Table(("parameter", "value"), list(settings.items())),
+            *([Table(("parameter", "value"), list(settings.items()))] if _on_images(found) else []),
             Table(
                 ("figure", "runs", "minutes of one core", "seconds a run"),
                 times,
