@@ -95,6 +95,25 @@ def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
         assert all(v.reproduced is None for v in figure.verdicts([], TINY))
 
 
+def words_in(drawing):
+    """Every title and entry of a legend."""
+    for ax in drawing.axes:
+        yield ax.get_title()
+        if ax.get_legend():
+            yield from (text.get_text() for text in ax.get_legend().get_texts())
+
+
+@pytest.mark.parametrize("asked", [TINY, replace(TINY, dataset="mnist")], ids=["other", "same"])
+@pytest.mark.parametrize(("figure", "times"), [(fig3, 5), (fig4, 2), (fig5, 8)])
+def test_published_points_beside_other_images_say_so(figure, times, asked):
+    result = {"train_coordinates": [[0.0, 1.0, 2.0]] * 2, "train_labels": [0, 1]}
+    result |= {"train_explained": 0.5, "train_explained_of_20": 0.8}
+    rows = [Row("", "", 1, {"coupling": c}, 0, "", result) for c in ("averaged", "mlp")]
+    told = [text for text in words_in(figure.draw(rows, asked)) if "published" in text]
+    assert len(told) == times
+    assert ["other images" in text for text in told] == [asked is TINY] * times
+
+
 def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
     rows = run(beyond.plan(TINY), Store(tmp_path / "store.sqlite"), show=False).rows
     assert len(rows) == 3 * 5  # as published and two variations, 2 · 2 machines and an MLP

@@ -21,6 +21,7 @@ from fermibose.paper import scale as scales
 from fermibose.paper.errata import ERRATA
 from fermibose.paper.verdict import Verdict
 from fermibose.report import robustness, story
+from fermibose.report.charts import charts_of
 from fermibose.report.page import Badge
 from fermibose.report.texts import ABOUT
 from fermibose.sweep import Store, run
@@ -95,6 +96,14 @@ def test_images_are_named_only_where_runs_read_them(store, tmp_path):
         page = story.tell(story.Contents([chapter], {}, {}, {}), TINY, tmp_path)
         shown = Outline(page).text
         assert ("runs, images of mnist5k" in shown, "hidden units5" in shown) == (told, told)
+
+
+@pytest.mark.parametrize("name", ["fig4", "fig5"])
+def test_charts_say_that_published_points_are_of_other_images(name):
+    for scale, told in ((TINY, True), (replace(TINY, dataset="mnist"), False)):
+        (chart,) = charts_of(name, [], scale)
+        assert chart.html.count('"name":"published') == 1
+        assert ("other images" in chart.html) is told
 
 
 def test_every_figure_has_its_words():

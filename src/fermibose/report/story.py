@@ -116,7 +116,7 @@ def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: boo
         Picture(path, about.alt, about.caption),
     ]
     if living:
-        blocks += charts_of(chapter.name, chapter.rows)
+        blocks += charts_of(chapter.name, chapter.rows, scale)
     if chapter.name == "instances":
         lines = instances.table(chapter.rows)
         blocks.append(Table(instances.HEAD, lines, "AMP: mean ± standard error where it converged"))
