@@ -95,6 +95,20 @@ def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
         assert all(v.reproduced is None for v in figure.verdicts([], TINY))
 
 
+def test_two_readings_of_one_published_number_are_one_claim():
+    rows = [
+        Row("", "", 1, {"coupling": "averaged"}, seed, "",
+            {"train_explained": 0.6 + seed / 50, "train_explained_of_20": 0.74 + seed / 50})
+        for seed in (0, 1)
+    ]  # fmt: skip
+    claims = [v for v in fig3.verdicts(rows, TINY) if "variance" in v.claim]
+    (averaged,) = [v for v in claims if v.reproduced is not None]
+    assert averaged.measured == pytest.approx(75)
+    assert averaged.error == pytest.approx(1)
+    assert averaged.note == "of all variance 61.0 %, the other reading of the paper"
+    assert [v.claim.split(":")[0] for v in claims] == ["averaged", "MLP"]
+
+
 def words_in(drawing):
     """Every title and entry of a legend."""
     for ax in drawing.axes:
