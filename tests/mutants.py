@@ -168,6 +168,7 @@ MUTANTS = [
     Mutant("paper: the top is its own second peak", "paper/marks.py", "return float(curve[other] -", "return float(curve[top] -", "tests/paper/test_marks.py"),
     Mutant("paper: noise makes peaks", "paper/marks.py", "if dip > 3 * noise", "if dip > 0 * noise", "tests/paper/test_marks.py"),
     Mutant("paper: other images unmentioned", "paper/drawing.py", "() if scale.published_split else", "() if True else", "tests/paper/test_reproduce.py"),
+    Mutant("paper: one point speaks for a curve", "paper/fig2.py", "2 * len(means) < len(groups)", "not means", "tests/paper/test_theory_figures.py"),
     Mutant("paper: at least means at most", "paper/verdict.py", '"at least": -off', '"at least": off', "tests/paper/test_verdict.py"),
     Mutant("paper: failures pass", "cli/reproduce.py", "raise typer.Exit(1)", "pass", "tests/paper/test_reproduce.py"),
     Mutant("paper: others' verdicts lost", "cli/reproduce.py", "for v in _read(path)", "for v in []", "tests/paper/test_reproduce.py"),
