@@ -95,6 +95,39 @@ def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
         assert all(v.reproduced is None for v in figure.verdicts([], TINY))
 
 
+def test_two_readings_of_one_published_number_are_one_claim():
+    rows = [
+        Row("", "", 1, {"coupling": "averaged"}, seed, "",
+            {"train_explained": 0.6 + seed / 50, "train_explained_of_20": 0.74 + seed / 50})
+        for seed in (0, 1)
+    ]  # fmt: skip
+    claims = [v for v in fig3.verdicts(rows, TINY) if "variance" in v.claim]
+    (averaged,) = [v for v in claims if v.reproduced is not None]
+    assert averaged.measured == pytest.approx(75)
+    assert averaged.error == pytest.approx(1)
+    assert averaged.note == "of all variance 61.0 %, the other reading of the paper"
+    assert [v.claim.split(":")[0] for v in claims] == ["averaged", "MLP"]
+
+
+def words_in(drawing):
+    """Every title and entry of a legend."""
+    for ax in drawing.axes:
+        yield ax.get_title()
+        if ax.get_legend():
+            yield from (text.get_text() for text in ax.get_legend().get_texts())
+
+
+@pytest.mark.parametrize("asked", [TINY, replace(TINY, dataset="mnist")], ids=["other", "same"])
+@pytest.mark.parametrize(("figure", "times"), [(fig3, 5), (fig4, 2), (fig5, 8)])
+def test_published_points_beside_other_images_say_so(figure, times, asked):
+    result = {"train_coordinates": [[0.0, 1.0, 2.0]] * 2, "train_labels": [0, 1]}
+    result |= {"train_explained": 0.5, "train_explained_of_20": 0.8}
+    rows = [Row("", "", 1, {"coupling": c}, 0, "", result) for c in ("averaged", "mlp")]
+    told = [text for text in words_in(figure.draw(rows, asked)) if "published" in text]
+    assert len(told) == times
+    assert ["other images" in text for text in told] == [asked is TINY] * times
+
+
 def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
     rows = run(beyond.plan(TINY), Store(tmp_path / "store.sqlite"), show=False).rows
     assert len(rows) == 3 * 5  # as published and two variations, 2 · 2 machines and an MLP
@@ -270,7 +303,9 @@ def staged(tiny, monkeypatch):
     def stage(**what):
         figures = {
             name: SimpleNamespace(
-                plan=lambda scale, name=name: [Job(does, {"what": what[name]}, data=name)],
+                plan=lambda scale, name=name: [
+                    Job(does, {"what": what[name]}, data="" if name == "rho" else name)
+                ],
                 draw=lambda rows, scale: Figure(),
                 verdicts=lambda rows, scale, name=name: [Verdict(name, what[name], 0.0, 0.0)],
             )
@@ -305,17 +340,32 @@ def test_after_ctrl_c_only_what_was_written_is_named(staged, tmp_path):
     assert {path.stem for path in tmp_path.glob("*.png")} == {"fig2", "fig3"}
 
 
-def test_verdicts_on_other_figures_of_the_same_scale_stay(staged, tmp_path, monkeypatch):
+def test_verdicts_stay_unless_the_same_figure_is_made_again_at_the_same_scale_and_data(
+    staged, tmp_path, monkeypatch
+):
     staged(fig3="work", fig4="work", rho="work")
     fbm("all", "--engine", "in-process", "--output", tmp_path)
-    staged(rho="work again", fig3="work")
-    fbm("rho", "--engine", "in-process", "--output", tmp_path)
+    staged(rho="work again", fig3="work again")
+    fbm("all", "--engine", "in-process", "--output", tmp_path)
     here = ("tiny", "mnist5k")
-    kept = [("fig3", "work", *here), ("fig4", "work", *here), ("rho", "work again", *here)]
-    assert judged(tmp_path) == kept
+    kept = [("fig3", "work again", *here), ("fig4", "work", *here)]
+    theory = ("rho", "work again", "tiny", None)  # which reads no images
+    assert judged(tmp_path) == [*kept, theory]
+    monkeypatch.setattr(scale, "quick", lambda folder: replace(TINY, dataset="mnist"))
+    fbm("all", "--engine", "in-process", "--output", tmp_path)
+    kept.insert(0, ("fig3", "work again", "tiny", "mnist"))
+    assert judged(tmp_path) == [*kept, theory]
     monkeypatch.setattr(scale, "full", lambda folder: replace(TINY, name="other"))
     fbm("rho", "--full", "--engine", "in-process", "--output", tmp_path)
-    assert judged(tmp_path) == [("rho", "work again", "other", "mnist5k")]
+    assert judged(tmp_path) == [*kept, ("rho", "work again", "other", None), theory]
+
+
+def test_a_verdict_on_the_theory_replaces_one_that_names_data(staged, tmp_path):
+    named = {"figure": "rho", "claim": "old", "scale": "tiny", "dataset": "mnist5k"}
+    (tmp_path / "verdicts.json").write_text(json.dumps([named]))
+    staged(rho="work")
+    fbm("rho", "--engine", "in-process", "--output", tmp_path)
+    assert judged(tmp_path) == [("rho", "work", "tiny", None)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1, {}]", '[{"scale": "tiny", "dataset": "mnist5k"}]'])
@@ -323,7 +373,7 @@ def test_a_file_of_verdicts_that_is_none_is_replaced(text, staged, tmp_path):
     (tmp_path / "verdicts.json").write_text(text)
     staged(rho="work")
     fbm("rho", "--engine", "in-process", "--output", tmp_path)
-    assert judged(tmp_path) == [("rho", "work", "tiny", "mnist5k")]
+    assert judged(tmp_path) == [("rho", "work", "tiny", None)]
 
 
 def test_a_folder_of_data_that_does_not_exist_is_refused_at_once(staged, tmp_path):

@@ -56,17 +56,32 @@ def test_instances_are_held_against_the_curve_where_they_converged():
     other = {"generalization_loss": 9.0, "converged": True}
     rows.append(row(other, 0, method="amp", n=9, alpha=2.5, delta=0.1))  # of the other panel
     rows.append(row(other, 0, method="amp", n=9, alpha=5.0, delta=0.5))  # theory not solved there
-    near = {"generalization_loss": 0.15, "converged": True}
-    rows += [row(near, seed, method="amp", n=9, alpha=1.0, delta=0.5) for seed in range(2)]
     (verdict,) = fig2.verdicts(rows, quick())
     assert verdict.measured == pytest.approx(100 * (statistics.mean(losses) / 0.2 - 1))
     assert verdict.error == pytest.approx(100 * statistics.stdev(losses) / 0.2 / 3**0.5)
-    assert verdict.note == (
-        "6 of 7 instances converged; 1 points have at least 3; farthest at N = 9, α = 0.5"
-    )
-    few = [r for r in rows if r.seed != 1]  # two at each α: not enough to judge
-    (verdict,) = fig2.verdicts(few, quick())
-    assert (verdict.word, verdict.note) == ("not measured", "4 of 5 instances converged; nowhere 3")
+    assert verdict.claim.endswith(" along α, means of instances, farthest at 1 of 2 points")
+    assert verdict.note == "4 of 5 instances converged; farthest at N = 9, α = 0.5"
+
+
+@pytest.mark.parametrize(
+    ("instances", "told"),
+    [
+        ((3,), ("at 1 of 1 point", "reproduced")),
+        ((3, 2), ("at 1 of 2 points", "reproduced")),
+        ((3, 2, 2), ("at 1 of 3 points", "not measured")),
+        ((2, 3, 3), ("at 2 of 3 points", "reproduced")),
+    ],
+)
+def test_a_curve_is_judged_if_enough_instances_converged_at_half_of_its_points(instances, told):
+    rows = [curve_row("alpha", [0.5, 1.0], generalization_loss=[0.2, 0.2])]
+    points = ((0.5, 9), (0.5, 99), (1.0, 9))
+    for (alpha, n), converged in zip(points, instances, strict=False):
+        for seed in range(4):
+            result = {"generalization_loss": 0.2, "converged": seed < converged}
+            rows.append(row(result, seed, method="bp", n=n, alpha=alpha, delta=0.5))
+    (verdict,) = fig2.verdicts(rows, quick())
+    assert (verdict.claim.partition("farthest ")[2], verdict.word) == told
+    assert ("too few to judge" in verdict.note) is (told[1] != "reproduced")
 
 
 def test_deviations_of_opposite_sign_do_not_cancel():

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, draw_series, legend
+from fermibose.paper.drawing import COLOUR, draw_series, legend, published_label
 from fermibose.paper.marks import PLATEAU, Marks, marked_points
 from fermibose.paper.runs import measure_robustness, measure_training
 from fermibose.paper.scale import Scale
@@ -38,7 +38,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
         top.errorbar(
             table["d_F"], table["test_accuracy_percent"], half,
             color=COLOUR["published"], fmt=".", markersize=3, elinewidth=0.6, alpha=0.7,
-            label=f"published (5 runs{'' if scale.published_split else ', other images'})",
+            label=published_label(scale, "5 runs"),
         )  # fmt: skip
         for coupling, found in accuracy.items():
             draw_series(top, found, coupling)
@@ -52,7 +52,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
         highest = max(found.mean.max(initial=86.0) for found in accuracy.values())
         top.set(ylabel="test accuracy (%)", ylim=(76.5, highest + 1.2), title="(a)")
         legend(top, loc="lower center", ncols=2)
-        _draw_distances(bottom, rows, table)
+        _draw_distances(bottom, rows, scale)
     return fig
 
 
@@ -178,9 +178,10 @@ def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:
         ax.annotate(label, (place, height), xytext=offset, textcoords="offset points", ha="center")
 
 
-def _draw_distances(ax: Any, rows: Sequence[Row], table: published.Table) -> None:
+def _draw_distances(ax: Any, rows: Sequence[Row], scale: Scale) -> None:
+    table = published.sweep()
     ax.plot(table["d_F"], table["recorded_fermion_distance"], ".", color=COLOUR["published"],
-            markersize=3, label="published, as recorded")  # fmt: skip
+            markersize=3, label=published_label(scale, "as recorded"))  # fmt: skip
     for coupling, quantity, label, style in (
         ("averaged", "recorded_fermion_distance", "averaged, as recorded", "-"),
         ("averaged", "fermion_distance", "averaged, fermion pairs", "--"),

@@ -67,9 +67,9 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
         for column, attack in enumerate(ATTACKS):
             for row, coupling in enumerate(COUPLINGS):
                 ax = axes[row, column]
-                draw_curves(ax, rows, attack, coupling)
+                draw_curves(ax, rows, scale, attack, coupling)
                 ax.set_title(f"({'ab'[column]}) {ATTACKS[attack]}, {coupling}")
-            draw_areas(axes[2, column], rows, attack)
+            draw_areas(axes[2, column], rows, scale, attack)
             axes[2, column].set_title(f"({'cd'[column]}) area under {ATTACKS[attack]} curves")
         draw_theory(axes[2, 0], rows)
         draw_one_strength(axes[3], rows)

@@ -9,9 +9,16 @@ import numpy as np
 
 from fermibose.attacks import PAPER_STRENGTHS
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, draw_band, draw_series, inset_image, legend
+from fermibose.paper.drawing import (
+    COLOUR,
+    draw_band,
+    draw_series,
+    inset_image,
+    legend,
+    published_label,
+)
 from fermibose.paper.learning import THREATS
-from fermibose.paper.scale import COUPLINGS
+from fermibose.paper.scale import COUPLINGS, Scale
 from fermibose.paper.series import Series, finished, over_seeds, series
 from fermibose.plotting import COLOURS
 from fermibose.sweep import Row
@@ -26,7 +33,7 @@ def areas(rows: Sequence[Row], attack: str, coupling: str) -> Series:
     return series(rows, f"{attack}_area", coupling=coupling)
 
 
-def draw_curves(ax: Any, rows: Sequence[Row], attack: str, coupling: str) -> None:
+def draw_curves(ax: Any, rows: Sequence[Row], scale: Scale, attack: str, coupling: str) -> None:
     """Accuracy against the strength of an attack at the published d_F, and that of the MLP."""
     found = series(rows, f"{attack}_curve", coupling=coupling, scale=100)
     measured = published.CURVES_D_F if attack == "noise" else published.FGSM_CURVES_D_F
@@ -43,7 +50,7 @@ def draw_curves(ax: Any, rows: Sequence[Row], attack: str, coupling: str) -> Non
     if np.size(mean) > 1:
         draw_band(ax, PAPER_STRENGTHS, mean, spread, "MLP", color=COLOUR["mlp"], linestyle="--")
         _draw_published(ax, attack, None, COLOUR["mlp"])
-    ax.plot([], [], ".", color=COLOUR["published"], label="published")
+    ax.plot([], [], ".", color=COLOUR["published"], label=published_label(scale))
     ax.set(xlabel="strength ε", ylabel="accuracy (%)", ylim=(0, 100), xlim=(0, 0.8))
     legend(ax, loc="upper right", fontsize=8, ncols=2)
     _draw_example(ax, rows, attack, coupling)
@@ -67,11 +74,11 @@ def _draw_example(ax: Any, rows: Sequence[Row], attack: str, coupling: str) -> N
     inset_image(ax, image.reshape(side, side), place, title)
 
 
-def draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
+def draw_areas(ax: Any, rows: Sequence[Row], scale: Scale, attack: str) -> None:
     """Areas of both couplings against d_F, with the published ones and those of the MLP."""
     table = published.areas()
     ax.plot(table["d_F"], table[f"{attack}_area"], ".", color=COLOUR["published"], markersize=4,
-            label="published (5 runs)")  # fmt: skip
+            label=published_label(scale, "5 runs"))  # fmt: skip
     for coupling in COUPLINGS:
         draw_series(ax, areas(rows, attack, coupling), coupling)
     mean, error, _ = over_seeds(rows, f"{attack}_area", coupling="mlp")
@@ -79,7 +86,8 @@ def draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
         ax.axhline(mean, color=COLOUR["mlp"], linestyle="--", label=f"MLP, {mean:.2f}")
         if np.isfinite(error):
             ax.axhspan(mean - error, mean + error, color=COLOUR["mlp"], alpha=0.15, linewidth=0)
-    ax.axhline(MLP_AREA[attack], color=COLOUR["published"], linestyle=":", label="MLP, published")
+    ax.axhline(MLP_AREA[attack], color=COLOUR["published"], linestyle=":",
+               label=published_label(scale, what="MLP, published"))  # fmt: skip
     ax.set(xlabel="$d_F$", ylabel="area (% · ε)")
     ax.set_ylim(0, ax.get_ylim()[1] * (1.75 if attack == "fgsm" else 1.1))
     legend(ax, loc="upper left" if attack == "fgsm" else "lower right", fontsize=8)
