@@ -247,6 +247,8 @@ MUTANTS = [
     Mutant("cavity: V⁻¹ missing in ∂f", "cavity/channel.py", "df = precision @ covariance @ precision - precision", "df = precision @ covariance @ precision", "tests/cavity/test_pair_channel.py"),
     Mutant("cavity: second moment for covariance", "cavity/channel.py", "covariance = second - mean[:, :, None] * mean[:, None, :]", "covariance = second", "tests/cavity/test_pair_channel.py"),
     Mutant("cavity: windows too small", "cavity/channel.py", "_DEPTH = 21.0", "_DEPTH = 6.0", "tests/cavity/test_pair_channel.py"),
+    Mutant("cavity: steps blind to a steep φ", "cavity/lattice.py", "problem.steepness", "1.0", "tests/cavity/test_pair_channel.py"),
+    Mutant("theory: ε_g of no weights", "theory/observables.py", "return (1 - problem.rho) * float(problem.fermion_energy", "return problem.rho * float(problem.fermion_energy", REFEREES),
     Mutant("cavity: noise Δ/N", "cavity/instance.py", "problem.delta / math.sqrt(n)", "problem.delta / n", "tests/cavity/test_instance.py"),
     Mutant("cavity: force on the second input", "cavity/landscape.py", "-push * slope[1]", "push * slope[1]", REFEREES),
     Mutant("cavity: exchange upside down", "cavity/sampling.py", "(self.E[hot + 1] - self.E[hot])", "(self.E[hot] - self.E[hot + 1])", REFEREES),

@@ -2,6 +2,7 @@
 integration in two dimensions, replica theory, a grid search."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -154,6 +155,17 @@ def test_without_clusters_the_overlap_has_no_sign():
     shifted = Problem(m=0.0, beta=10.0, activation=lambda z: np.tanh(z + 1.0))
     walk = hmc(sample_instance(shifted, 20, seed=2), trajectories=60, warm_up=20).history
     assert walk.Q.min() < 0  # −w is another state there: nothing may be flipped
+
+
+def test_weights_that_vanish_have_predictions_too():
+    """Of bosons alone w = 0 is the ground state; ε_g is that of weights that nearly vanish."""
+    problem = Problem(rho=1.0, beta=math.inf)
+    found = ground_state(sample_instance(problem, 5), start=np.zeros(5), restarts=1)
+    assert (found.q, found.accuracy, found.generalization_loss) == (0.0, 0.5, 0.0)
+    mixed = replace(found, instance=sample_instance(Problem(rho=0.3, beta=math.inf), 5))
+    nearly = replace(mixed, weights=np.full(5, 1e-9) * [1, -1, 1, -1, 0])
+    assert mixed.generalization_loss == pytest.approx(nearly.generalization_loss, rel=1e-9)
+    assert mixed.fermion_distance == mixed.boson_distance == 0
 
 
 def test_the_verdict_of_one_chain_speaks_of_one():
