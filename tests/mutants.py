@@ -137,6 +137,8 @@ MUTANTS = [
     Mutant("theory: an interval of one end", "theory/checks.py", "if ends.size != 2 or", "if", "tests/theory/test_stability.py"),
     Mutant("theory: a map of one row", "theory/diagram.py", "self.y_values.size) == 1:", "self.y_values.size) == 0:", "tests/theory/test_curves.py"),
     Mutant("theory: an empty diagram", "theory/diagram.py", "        raise failures[0]", "        pass", "tests/theory/test_curves.py"),
+    Mutant("theory: AT of a coarse lattice", "theory/stability.py", "if error <= _ENOUGH * at or", "if True or", "tests/theory/test_brute_force.py"),
+    Mutant("theory: error of AT too small", "theory/stability.py", "abs(at - scale * thin", "1e-3 * abs(at - scale * thin", "tests/theory/test_stability.py"),
     Mutant("theory: any tolerance", "theory/checks.py", "not 0 < tol < below", "False", "tests/theory/test_problem.py"),
     Mutant("theory: accuracy off by √2", "theory/observables.py", "return problem.m * abs(M) / math.sqrt(q)", "return problem.m * abs(M) / math.sqrt(2 * q)", "tests/theory/test_observables.py"),
     Mutant("sweep: keys in any order", "sweep/values.py", "sort_keys=True", "sort_keys=False", SWEEP_JOBS),

@@ -31,7 +31,8 @@ _ROWS = (
     ("boson distance D_B²", "boson_distance", ".4f"),
     ("AT eigenvalue", "at_eigenvalue", ".4f"),
     ("residual", "residual", ".1e"),
-    ("numerical error", "error", ".1e"),
+    ("numerical error of M, q, Q, χ", "error", ".1e"),
+    ("numerical error of AT", "at_error", ".1e"),
     ("iterations", "iterations", "d"),
 )
 

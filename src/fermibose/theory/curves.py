@@ -34,7 +34,7 @@ __all__ = ["COLUMNS", "SYMBOLS", "Curve", "draw_stability", "missing", "trace"]
 COLUMNS = (
     "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
     "boson_distance", "adversarial_area", "training_energy", "at_eigenvalue", "rs_stable",
-    "residual", "iterations", "error",
+    "residual", "iterations", "error", "at_error",
 )  # fmt: skip
 QUANTITIES = (*COLUMNS, "label_stiffness", "mean_field_energy")  # what maps and curves can show
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers

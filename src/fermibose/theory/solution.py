@@ -89,11 +89,12 @@ class Solution(Predictions):
     training_energy: float  # mean H of a training pair
     mean_field_energy: float  # E F: what one more pair per weight adds to the free energy
     at_eigenvalue: float  # αΔ⁴χ² E‖∇²F‖²; infinite where forces jump at zero temperature
+    at_error: float  # what AT changes when every second node is left out: more than its error
     label_stiffness: float  # 1 + χαm² E[y·∇²F y]: below 0, a state of M = 0 grows a magnetisation
     residual: float  # largest undamped change of M, q, Q, χ (of q or χ above 1, relative)
     iterations: int
     converged: bool
-    error: float  # the same change between a second, coarser grid and the one of the solution
+    error: float  # the same change, of M, q, Q and χ, between a second, coarser grid and this one
     second: Overlaps  # the solution on that second grid
     rivals: tuple[Candidate, ...] = ()  # other saddle points met on the way
 
