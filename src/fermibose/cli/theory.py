@@ -63,7 +63,7 @@ def theory(
     `--against alpha 0.1 5 20` with it makes a phase diagram; both write a CSV file and a figure.
     """
     from fermibose.theory import Problem, phase_diagram, solve, trace
-    from fermibose.theory.curves import check_quantity
+    from fermibose.theory.quantities import check_quantity
 
     problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness, activation)
     if against is None and quantity is not None:
