@@ -22,6 +22,7 @@ _ROWS = (
     ("replica overlap Q", "Q", ".6f"),
     ("response χ", "chi", ".4f"),
     ("free energy f", "free_energy", ".7f"),
+    ("entropy s", "entropy", ".6f"),
     ("training energy of a pair", "training_energy", ".6f"),
     ("test loss ε_g", "generalization_loss", ".6f"),
     ("test accuracy", "accuracy", ".2%"),
@@ -118,7 +119,8 @@ def _print_point(solution: "Solution") -> None:
         value = (
             solution.adversarial_accuracy(0.5) if name == "attacked" else getattr(solution, name)
         )
-        table.add_row(label, "∞" if value == math.inf else format(value, form))
+        infinite = "∞" if value > 0 else "−∞"
+        table.add_row(label, infinite if math.isinf(value) else format(value, form))
     console.print(table)
     if not solution.rs_stable:
         console.print(

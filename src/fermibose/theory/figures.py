@@ -76,7 +76,7 @@ def figure_attack(
             strengths = np.linspace(0, 1, 60)
             for d_f, colour in ((0.1, "machine"), (1.0, "baseline"), (4.0, "boson")):
                 s = curve[int(np.argmin(np.abs(curve.values - d_f)))]
-                accuracy = [s.adversarial_accuracy(e) for e in strengths]
+                accuracy = s.adversarial_accuracy(strengths)
                 label = f"$d_F$ = {s.problem.d_f:.1f}"
                 left.plot(strengths, accuracy, color=COLOURS[colour], label=label)
             left.set(xlabel="attack strength ε", ylabel="accuracy", ylim=(0, 1.02))

@@ -13,7 +13,13 @@ COLUMNS = (
     "boson_distance", "adversarial_area", "training_energy", "at_eigenvalue", "rs_stable",
     "residual", "iterations", "error", "at_error",
 )  # fmt: skip
-QUANTITIES = (*COLUMNS, "label_stiffness", "mean_field_energy")  # what maps and curves can show
+QUANTITIES = (
+    *COLUMNS,
+    "label_stiffness",
+    "mean_field_energy",
+    "energy",
+    "entropy",
+)  # what maps and curves can show
 
 
 def check_quantity(name: Any) -> None:
