@@ -74,6 +74,14 @@ def test_the_row_whose_last_digits_are_grid_error():
     assert (f"{ours.M:.4f}", f"{ours.q:.3f}") == (f"{M:.4f}", f"{q:.3f}")
 
 
+def test_at_where_minima_compete_off_the_axes():
+    """At d_F = 4 the lattice of the solution alone gives 2.630; the second solver has the truth."""
+    problem, ours = Problem(d_f=4.0), solve(Problem(d_f=4.0))
+    *_, at = equations(problem, ours.M, ours.Q, ours.q - ours.Q, h=0.022)
+    assert ours.at_eigenvalue == pytest.approx(at, rel=5e-4)
+    assert abs(ours.at_eigenvalue - at) < ours.at_error < 0.02 * at
+
+
 def test_where_order_ends():
     """Δ_c from the second solver: where a small M neither grows nor shrinks, M' = M."""
     small, growth = 1e-3, []

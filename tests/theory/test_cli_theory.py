@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from fermibose.cli import app
 from fermibose.errors import InputError
-from fermibose.theory import Problem, curves, solve
+from fermibose.theory import Problem, curves, solve, workers
 
 
 def run(*args):
@@ -67,8 +67,8 @@ def test_every_core_is_the_default_of_curves_and_diagrams(tmp_path, monkeypatch,
         return [work(task) for task in tasks]
 
     monkeypatch.setattr(curves, "_PIECE", 1)
-    monkeypatch.setattr(curves, "_results", spy)
-    monkeypatch.setattr(curves.joblib, "cpu_count", lambda: 2)
+    monkeypatch.setattr(workers, "_results", spy)
+    monkeypatch.setattr(workers.joblib, "cpu_count", lambda: 2)
     run("--sweep", "alpha", "1", "2", "2", *more, "--output", str(tmp_path))
     assert asked == [2]
 

@@ -7,17 +7,18 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 
 from fermibose.errors import InputError
-from fermibose.plotting import figure
 from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, trace
 from fermibose.theory import curves as curves_module
 from fermibose.theory import diagram as diagram_module
 from fermibose.theory import figures as figures_module
+from fermibose.theory.drawing import whole_figure
 from fermibose.theory.figures import figure_2, figure_attack, figure_rho
 from fermibose.theory.saddle import distance
 
@@ -120,6 +121,36 @@ def test_files_hold_the_curve(tmp_path):
     assert (tmp_path / "curve.png").stat().st_size > 5000
 
 
+@pytest.mark.parametrize("write", ["save_csv", "draw"])
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch, write):
+    """Ctrl-C in the middle of the bytes."""
+    curve = trace(Problem(), "alpha", [1.0, 2.0])
+    path = tmp_path / {"save_csv": "curve.csv", "draw": "curve.png"}[write]
+    path.write_text("old", encoding="utf-8")
+
+    class Interrupted:
+        """A CSV writer, and a way to write bytes, that get as far as a few of them."""
+
+        def __init__(self, file):
+            file.write("half a fi")
+            raise KeyboardInterrupt
+
+    def half(self, data):
+        with self.open("wb") as file:
+            file.write(data[:9])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(csv, "writer", Interrupted)
+        patch.setattr(Path, "write_bytes", half)
+        with pytest.raises(KeyboardInterrupt):
+            getattr(curve, write)(path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert path.read_text(encoding="utf-8") == "old"
+    getattr(curve, write)(path)
+    assert path.stat().st_size > 300
+
+
 def test_a_diagram_and_what_it_could_not_solve(tmp_path, monkeypatch):
     def stubborn(problem, start=None, *, tol=None):
         if problem.alpha == 2.0 and problem.delta == 1.0:
@@ -156,11 +187,11 @@ def test_a_diagram_of_one_row_or_column_is_a_line(tmp_path, monkeypatch, axes):
 
     @contextmanager
     def keeping(path, **options):
-        with figure(path, **options) as (fig, ax):
+        with whole_figure(path, **options) as (fig, ax):
             yield fig, ax
             drawn.append(ax)
 
-    monkeypatch.setattr(diagram_module, "figure", keeping)
+    monkeypatch.setattr(diagram_module, "whole_figure", keeping)
     values = {"delta": [0.5, 0.8, 1.0], "alpha": [2.5]}
     x, y = axes
     diagram = phase_diagram(Problem(), x, values[x], y, values[y], workers=1, show=False)

@@ -8,9 +8,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import erf
 
+from fermibose.errors import InputError
 from fermibose.theory import Problem, observables, solve
 from fermibose.theory.observables import (
     accuracy,
+    adversarial_accuracy,
     adversarial_area,
     distances,
     generalization_loss,
@@ -112,14 +114,29 @@ def test_accuracy_under_a_real_attack():
         # |w| = √(Nq); the strength is scaled so that the push on z is ε√q.
         push = -y * eps * (w @ w) / math.sqrt(w @ w) / math.sqrt(N)
         hits = np.mean(np.sign(z + push) == y)
-        assert accuracy(problem, M, q, eps=eps) == pytest.approx(hits, abs=0.02)
+        assert adversarial_accuracy(problem, M, q, eps) == pytest.approx(hits, abs=0.02)
 
 
 @pytest.mark.parametrize(("problem", "M", "q"), CASES)
 def test_area_is_the_integral_of_the_accuracy(problem, M, q):
-    area, _ = quad(lambda e: accuracy(problem, M, q, eps=e), 0, 1, epsabs=1e-12)
+    area, _ = quad(lambda e: adversarial_accuracy(problem, M, q, e), 0, 1, epsabs=1e-12)
     assert adversarial_area(problem, M, q) == pytest.approx(area, abs=1e-10)
     assert adversarial_area(problem, -M, q) == pytest.approx(area, abs=1e-10)
+
+
+def test_attacks_of_many_strengths_and_of_none():
+    solution = solve(Problem())
+    strengths = np.array([[0.0, 0.3], [0.8, math.inf]])
+    found = solution.adversarial_accuracy(strengths)
+    assert found.shape == (2, 2)
+    for one, eps in zip(found.ravel(), strengths.ravel(), strict=True):
+        assert one == solution.adversarial_accuracy(float(eps))
+    assert found[0, 0] == solution.accuracy
+    assert found[1, 1] == 0
+    assert solution.adversarial_accuracy([0.3])[0] == found[0, 1]
+    for bad in (-0.1, math.nan, [0.1, -0.1], "a", None):
+        with pytest.raises(InputError, match="eps of an attack must be a number >= 0"):
+            solution.adversarial_accuracy(bad)
 
 
 def test_accuracy_is_the_error_function():

@@ -20,6 +20,7 @@ from fermibose.theory.rsb import (
     update,
 )
 from fermibose.theory.saddle import SaddlePoint
+from fermibose.theory.stability import at_eigenvalue
 
 
 def broken_energy(problem, clusters, lattice):
@@ -227,6 +228,22 @@ def test_rare_jumps_break_replica_symmetry_too(delta):
     zero = Problem(beta=math.inf, delta=delta)
     assert (at[2] - at[1]) / 500 == pytest.approx(growth(zero), rel=0.2)
     assert not solve(zero).rs_stable
+
+
+@pytest.mark.parametrize(
+    ("change", "fineness"),
+    [
+        ({}, 4.0),
+        ({"beta": 500.0}, 3.0),
+        ({"delta": 0.35, "beta": 500.0}, 32.0),
+        ({"delta": 0.2, "beta": math.inf}, 2.0),
+    ],
+)
+def test_the_error_of_at_covers_its_error(change, fineness):
+    """Against a finer lattice; the change on every second node is well above that."""
+    s = solve(Problem(**change))
+    exact, _ = at_eigenvalue(SaddlePoint(s.problem, fineness=fineness), s.overlaps)
+    assert abs(s.at_eigenvalue - exact) < s.at_error < 0.02 * exact
 
 
 @pytest.mark.parametrize("delta", [0.1, 0.2])

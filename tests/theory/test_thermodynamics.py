@@ -29,9 +29,22 @@ def slope(problem, name, quantity, h=1e-3):
 @pytest.mark.parametrize("problem", POINTS[:4], ids=str)
 def test_internal_energy_is_the_derivative_of_beta_f(problem):
     s = solve(problem)
-    energy = problem.alpha * s.training_energy + problem.weight_decay * s.q / 2
     measured = slope(problem, "beta", lambda x: x.problem.beta * x.free_energy)
-    assert measured == pytest.approx(energy, abs=1e-4)
+    assert measured == pytest.approx(s.energy, abs=1e-4)
+
+
+@pytest.mark.parametrize("problem", POINTS[:4], ids=str)
+def test_entropy_is_the_derivative_of_f_by_the_temperature(problem):
+    """−∂f/∂T = β² ∂f/∂β."""
+    measured = problem.beta**2 * slope(problem, "beta", lambda x: x.free_energy)
+    assert solve(problem).entropy == pytest.approx(measured, abs=2e-3)
+
+
+def test_entropy_without_data_and_without_temperature():
+    """Of the Gaussian prior of variance 1/βλ_w, ½ ln(2πe/βλ_w); and −∞ in the cold."""
+    prior = math.log(2 * math.pi * math.e / (50 * 0.05)) / 2
+    assert solve(Problem(alpha=1e-6)).entropy == pytest.approx(prior, abs=1e-4)
+    assert solve(Problem(beta=math.inf)).entropy == -math.inf
 
 
 @pytest.mark.parametrize("problem", POINTS, ids=str)
@@ -67,8 +80,7 @@ def test_low_temperature_tends_to_zero_temperature():
 def test_zero_temperature_energy_is_the_free_energy():
     """T = 0: f = α⟨H⟩ + λ_w q/2."""
     s = solve(Problem(beta=math.inf))
-    energy = 2.5 * s.training_energy + 0.05 * s.q / 2
-    assert energy == pytest.approx(s.free_energy, abs=1e-4)
+    assert s.energy == pytest.approx(s.free_energy, abs=1e-4)
 
 
 def test_training_costs_less_than_testing():

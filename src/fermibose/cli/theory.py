@@ -22,6 +22,7 @@ _ROWS = (
     ("replica overlap Q", "Q", ".6f"),
     ("response χ", "chi", ".4f"),
     ("free energy f", "free_energy", ".7f"),
+    ("entropy s", "entropy", ".6f"),
     ("training energy of a pair", "training_energy", ".6f"),
     ("test loss ε_g", "generalization_loss", ".6f"),
     ("test accuracy", "accuracy", ".2%"),
@@ -31,7 +32,8 @@ _ROWS = (
     ("boson distance D_B²", "boson_distance", ".4f"),
     ("AT eigenvalue", "at_eigenvalue", ".4f"),
     ("residual", "residual", ".1e"),
-    ("numerical error", "error", ".1e"),
+    ("numerical error of M, q, Q, χ", "error", ".1e"),
+    ("numerical error of AT", "at_error", ".1e"),
     ("iterations", "iterations", "d"),
 )
 
@@ -62,7 +64,7 @@ def theory(
     `--against alpha 0.1 5 20` with it makes a phase diagram; both write a CSV file and a figure.
     """
     from fermibose.theory import Problem, phase_diagram, solve, trace
-    from fermibose.theory.curves import check_quantity
+    from fermibose.theory.quantities import check_quantity
 
     problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness, activation)
     if against is None and quantity is not None:
@@ -117,7 +119,8 @@ def _print_point(solution: "Solution") -> None:
         value = (
             solution.adversarial_accuracy(0.5) if name == "attacked" else getattr(solution, name)
         )
-        table.add_row(label, "∞" if value == math.inf else format(value, form))
+        infinite = "∞" if value > 0 else "−∞"
+        table.add_row(label, infinite if math.isinf(value) else format(value, form))
     console.print(table)
     if not solution.rs_stable:
         console.print(

@@ -44,12 +44,11 @@ class Effective:
 
 @dataclass(frozen=True)
 class Response:
-    """∇²F (where it exists) and the pair's mean energy ⟨H⟩, shapes as in :class:`Effective`."""
+    """∇²F where it exists, shapes as in :class:`Effective`."""
 
     rr: Array
     rt: Array
     tt: Array
-    energy: Array
     lost: Array | None = None  # 1 where Z left the range of floating point, else 0
     growth: Array | None = None  # lim ‖∇²F‖²/β for β → ∞: not 0 beside a jump of ∇F
 
@@ -61,7 +60,10 @@ class Channel(Protocol):
         """F and ∇F at stiffness c = Δ²χ."""
 
     def response(self, c: float) -> Response:
-        """∇²F where it exists, and ⟨H⟩."""
+        """∇²F where it exists."""
+
+    def energy(self, c: float) -> Array:
+        """⟨H⟩, the mean energy of the pair."""
 
 
 def gaussian_kernels(
@@ -142,16 +144,19 @@ class GaussianChannel:
         return self._last[2]
 
     def response(self, c: float) -> Response:
-        """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β and ⟨H⟩."""
+        """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β."""
         m = self._at_last(c)
         r2, t2 = (kernels[2] for kernels in self._kernels(c, order=2))
         return Response(
             rr=(m.r**2 - (r2 @ self._table.weight @ m.kernel_t[0].T) / m.Z) / self.beta,
             rt=(m.r * m.t - (m.left1 @ m.kernel_t[1].T) / m.Z) / self.beta,
             tt=(m.t**2 - (m.left @ t2.T) / m.Z) / self.beta,
-            energy=self._mean(self._table.weighted, c),
             lost=(m.Z <= _TINY).astype(float),
         )
+
+    def energy(self, c: float) -> Array:
+        """⟨H⟩."""
+        return self._mean(self._table.weighted, c)
 
     def mean(self, g: Array, c: float) -> Array:
         """⟨g⟩ = ∫ N g e^{−βH} / Z of a table like that of H."""

@@ -1,48 +1,30 @@
 """Curves: solutions along a parameter by continuation, each point starting from the one before."""
 
-import csv
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fermibose.errors import InputError
-from fermibose.plotting import COLOURS, figure
-from fermibose.progress import progress_bar
-from fermibose.theory.checks import (
-    SYMBOLS,
-    check_parameter,
-    check_problem,
-    check_tol,
-    check_workers,
-    numbers,
-)
+from fermibose.theory.checks import SYMBOLS, check_parameter, check_problem, check_tol, numbers
+from fermibose.theory.drawing import axis_label, draw_line, draw_stability, missing, whole_figure
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
+from fermibose.theory.quantities import COLUMNS, check_quantity, write_csv
 from fermibose.theory.saddle import to_overlaps, to_vector
 from fermibose.theory.solution import Solution
 from fermibose.theory.solver import solve
+from fermibose.theory.workers import spread
 
 __all__ = ["COLUMNS", "SYMBOLS", "Curve", "draw_stability", "missing", "trace"]
 
-COLUMNS = (
-    "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
-    "boson_distance", "adversarial_area", "training_energy", "at_eigenvalue", "rs_stable",
-    "residual", "iterations", "error",
-)  # fmt: skip
-QUANTITIES = (*COLUMNS, "label_stiffness", "mean_field_energy")  # what maps and curves can show
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
 
 _KNOWN = 5  # points that predict the next
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -77,41 +59,15 @@ class Curve(Sequence[Solution]):
         self, path: str | Path, *, quantities: Sequence[str] = ("generalization_loss", "accuracy")
     ) -> None:
         """One panel a quantity; the line is dotted where replica symmetry is unstable."""
-        with figure(path, columns=len(quantities), size=(4.4 * len(quantities), 3.4)) as (_, axes):
+        with whole_figure(path, columns=len(quantities), size=(4.4 * len(quantities), 3.4)) as (
+            _,
+            axes,
+        ):
             for ax, name in zip(np.atleast_1d(axes).ravel(), quantities, strict=True):
                 draw_line(ax, self, name)
                 ax.set(xlabel=axis_label(self), ylabel=name.replace("_", " "))
                 if ax.get_legend_handles_labels()[0]:
                     ax.legend()
-
-
-def axis_label(curve: Curve) -> str:
-    """The parameter's symbol, and under it how many of its points are missing, if any."""
-    return SYMBOLS[curve.parameter] + missing(curve.failures)
-
-
-def missing(failures: Sequence[str]) -> str:
-    """A second line for the label of an axis that says what a figure does not show."""
-    count = len(failures)
-    return f"\n({count} point{'s' if count > 1 else ''} not solved, left out)" if count else ""
-
-
-def draw_line(ax: Any, curve: Curve, quantity: str, **look: Any) -> None:
-    """A quantity along a curve: full where replica symmetry is stable, dotted where it is not."""
-    draw_stability(ax, curve.values, curve.column(quantity), curve.column("rs_stable") > 0, **look)
-
-
-def draw_stability(ax: Any, x: Array, values: Array, stable: Any, **look: Any) -> None:
-    """The line itself, from arrays."""
-    dotted = ~stable
-    dotted[:-1] |= ~stable[1:]  # up to the neighbours, so that the line has no gap
-    dotted[1:] |= ~stable[:-1]
-    look = {"color": COLOURS["theory"]} | look
-    if stable.any():
-        ax.plot(x, np.where(stable, values, np.nan), **look)
-    if dotted.any():
-        look |= {"ls": ":", "label": "replica symmetry unstable"}
-        ax.plot(x, np.where(dotted, values, np.nan), **look)
 
 
 def trace(
@@ -156,12 +112,6 @@ def at_value(problem: Problem, parameter: str, value: float) -> Problem:
     """The problem with one parameter changed."""
     change: dict[str, Any] = {parameter: value}
     return replace(problem, **change)
-
-
-def check_quantity(name: str) -> None:
-    """Refuse a name that is not a number of a solution."""
-    if not isinstance(name, str) or name not in QUANTITIES:
-        raise InputError(f"{name!r} is not a quantity: use one of {', '.join(QUANTITIES)}")
 
 
 def continue_along(
@@ -215,43 +165,3 @@ def _polynomial(at: Array, states: Array, value: float) -> Array:
     ]
     combined: Array = np.tensordot(weights, states, axes=1)
     return combined
-
-
-def spread(
-    work: Callable[[Task], list[Result]],
-    tasks: Sequence[Task],
-    *,
-    workers: int | None,
-    show: bool | None,
-    text: str = "solving",
-) -> list[list[Result]]:
-    """work(task) for every task, in order, over ``workers`` processes (None: one a core)."""
-    check_workers(workers)
-    workers = joblib.cpu_count() if workers is None else workers
-    results: list[list[Result]] = []
-    with progress_bar(text, len(tasks), show=show) as advance:
-        for result in _results(work, tasks, min(workers, len(tasks))):
-            results.append(result)
-            advance()
-    return results
-
-
-def _results(
-    work: Callable[[Task], list[Result]], tasks: Sequence[Task], workers: int
-) -> Iterator[list[Result]]:
-    if workers == 1:
-        yield from (work(task) for task in tasks)
-        return
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        pool = joblib.Parallel(n_jobs=workers, return_as="generator")
-        yield from pool(joblib.delayed(work)(task) for task in tasks)
-
-
-def write_csv(path: str | Path, columns: dict[str, Array]) -> None:
-    """Columns of equal length as a CSV file with a header; missing folders are made."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))

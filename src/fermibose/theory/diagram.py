@@ -8,21 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fermibose.errors import InputError
-from fermibose.plotting import figure
 from fermibose.theory.checks import SYMBOLS, check_tol, numbers
-from fermibose.theory.curves import (
-    COLUMNS,
-    along,
-    attempt,
-    check_quantity,
-    draw_stability,
-    missing,
-    spread,
-    write_csv,
-)
+from fermibose.theory.curves import along, attempt
+from fermibose.theory.drawing import draw_stability, missing, whole_figure
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
+from fermibose.theory.quantities import COLUMNS, check_quantity, write_csv
 from fermibose.theory.solution import Solution
+from fermibose.theory.workers import spread
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ class PhaseDiagram:
         A single row or column is drawn as the line it is.
         """
         check_quantity(quantity)
-        with figure(path, size=(5.6, 4.0)) as (fig, ax):
+        with whole_figure(path, size=(5.6, 4.0)) as (fig, ax):
             if min(self.x_values.size, self.y_values.size) == 1:
                 self._draw_line(ax, quantity)
             else:

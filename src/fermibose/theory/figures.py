@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fermibose.plotting import COLOURS, figure
-from fermibose.theory.curves import Curve, axis_label, draw_line, trace
+from fermibose.plotting import COLOURS
+from fermibose.theory.curves import Curve, trace
+from fermibose.theory.drawing import axis_label, draw_line, whole_figure
 from fermibose.theory.problem import Problem
 
 
@@ -29,7 +30,7 @@ def figure_2(
     }
     curves = {name: trace(problem, name, v, show=show) for name, v in values.items()}
     if path is not None:
-        with figure(path, rows=2, columns=2, size=(8.6, 6.4)) as (_, axes):
+        with whole_figure(path, rows=2, columns=2, size=(8.6, 6.4)) as (_, axes):
             _panel(axes[0, 0], curves["alpha"], "generalization_loss", "test loss $ε_g$", "(a)")
             _panel(axes[0, 1], curves["delta"], "generalization_loss", "test loss $ε_g$", "(b)")
             _panel(axes[1, 0], curves["d_f"], "accuracy", "test accuracy", "(c)")
@@ -54,7 +55,7 @@ def figure_rho(
     )
     curve = trace(problem, "rho", values, show=show)
     if path is not None:
-        with figure(path, size=(5.0, 3.6)) as (_, ax):
+        with whole_figure(path, size=(5.0, 3.6)) as (_, ax):
             _panel(ax, curve, "accuracy", "test accuracy", "")
     return curve
 
@@ -70,12 +71,12 @@ def figure_attack(
     problem = Problem() if problem is None else problem
     curve = trace(problem, "d_f", np.linspace(0, 2, points) ** 2, show=show)
     if path is not None:
-        with figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
+        with whole_figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
             left, right = axes[0]
             strengths = np.linspace(0, 1, 60)
             for d_f, colour in ((0.1, "machine"), (1.0, "baseline"), (4.0, "boson")):
                 s = curve[int(np.argmin(np.abs(curve.values - d_f)))]
-                accuracy = [s.adversarial_accuracy(e) for e in strengths]
+                accuracy = s.adversarial_accuracy(strengths)
                 label = f"$d_F$ = {s.problem.d_f:.1f}"
                 left.plot(strengths, accuracy, color=COLOURS[colour], label=label)
             left.set(xlabel="attack strength ε", ylabel="accuracy", ylim=(0, 1.02))

@@ -17,6 +17,7 @@ _REACH = 4.5  # thermal widths s that the table of H extends beyond a wide field
 _WHOLE = 6.0  # widths of both Gaussians together that it covers at least
 _PLAIN = 0.04  # step of a field that is not graded
 _NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
+_GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 
@@ -32,6 +33,11 @@ class Lattice:
     width: float  # Δ√Q the nodes were made for
     c: float  # Δ²χ the nodes were made for
 
+    @property
+    def full(self) -> bool:
+        """Whether the field has as many nodes as it may: a finer lattice would be the same."""
+        return self.r.nodes.size >= _FIELDS
+
     def covers(self, problem: Problem, overlaps: Overlaps) -> bool:
         """Whether the state's field is inside the nodes and no narrower than they resolve."""
         mean, width = _field(problem, overlaps)
@@ -45,11 +51,12 @@ def make_lattice(
     overlaps: Overlaps,
     *,
     coarseness: float = 1.0,
+    fineness: float = 1.0,
     widest: float = math.inf,
 ) -> Lattice:
     """The lattice for a state; coarseness > 1 takes wider steps everywhere, and ends earlier.
 
-    widest: an upper bound on the steps of the field.
+    fineness: what the steps of the field are divided by. widest: an upper bound on them.
     """
     mean, width = _field(problem, overlaps)
     c = problem.delta**2 * overlaps.chi
@@ -62,7 +69,8 @@ def make_lattice(
     steep = problem.steepness  # where φ is steep all lengths count for more
     steps = _steps(problem, steep * mean, steep * width, steep * s)
     step, finest, z_step = (length / steep for length in steps)
-    step = max(min(coarseness * step, width / 1.6, widest), coarseness * reach / _FIELDS)
+    step, finest = coarseness / fineness * step, coarseness / fineness * finest
+    step = max(min(step, width / 1.6, widest), coarseness * reach / _FIELDS)
     z_step = coarseness * max(z_step, z_reach / _TABLE)
     z_r = Axis.uniform(z_step, z_reach)
     z_t = z_r if folded else Axis.uniform(z_step, z_reach, folded=False)
@@ -70,7 +78,8 @@ def make_lattice(
         r, t = Axis.one_sided(step, reach), Axis.uniform(step, reach, folded=folded)
         zero = MoreauChannel(problem, at=(r, t), on=(z_r, z_t))
         return Lattice(r, t, zero, reach, tail, width, c)
-    r = Axis.graded(step, min(step, coarseness * finest), reach, width=8.0)
+    finest = min(step, finest)
+    r = Axis.graded(step, finest, reach, width=max(8.0, _GRADING * math.sqrt(step / finest)))
     # Without symmetry there is no knowing where along t two minima compete.
     plain = coarseness * _PLAIN / steep
     t = r if folded else Axis.uniform(min(step, plain), reach, folded=False)

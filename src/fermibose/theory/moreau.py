@@ -42,6 +42,7 @@ class MoreauChannel:
         self._problem = problem
         self._axes = (*at, *on)
         self._H = pair_table(problem, *on)
+        self._last: tuple[float, tuple[Array, Array, _Derivatives]] | None = None
 
     def effective(self, c: float) -> Effective:
         """F and ∇F, with the share of each node beside a jump."""
@@ -52,17 +53,26 @@ class MoreauChannel:
         return Effective(F, grad_r, grad_t, grad_r**2 + grad_t**2, share)
 
     def response(self, c: float) -> Response:
-        """∇²F away from the jumps, what they add with growing β, and H(z*)."""
+        """∇²F away from the jumps, and what they add with growing β."""
         z_r, z_t, local = self._minima(c)
         r, t, _, _ = self._axes
         return replace(_resolvent(local, c), growth=_growth(r, t, z_r / c, z_t / c, c))
+
+    def energy(self, c: float) -> Array:
+        """H(z*)."""
+        return self._minima(c)[2].H
 
     def _offsets(self, z_r: Array, z_t: Array, c: float) -> tuple[Array, Array]:
         r, t, _, _ = self._axes
         return (r.nodes[:, None] - z_r) / c, (t.nodes - z_t) / c
 
     def _minima(self, c: float) -> tuple[Array, Array, _Derivatives]:
-        """Global minima z* for every node and both kinds of pair, and H around them."""
+        """Global minima z* for every node and both kinds of pair, and H around them; kept for c."""
+        if self._last is None or self._last[0] != c:
+            self._last = (c, self._find_minima(c))
+        return self._last[1]
+
+    def _find_minima(self, c: float) -> tuple[Array, Array, _Derivatives]:
         r, t, z_r, z_t = self._axes
         cost_r = (z_r.nodes - r.nodes[:, None]) ** 2 / (2 * c)
         cost_t = (z_t.nodes - t.nodes[:, None]) ** 2 / (2 * c)
@@ -156,9 +166,7 @@ def _resolvent(local: _Derivatives, c: float) -> Response:
     """H''(1 + cH'')⁻¹ of symmetric 2 × 2 matrices."""
     det_H = local.rr * local.tt - local.rt**2
     det = 1 + c * (local.rr + local.tt) + c**2 * det_H
-    return Response(
-        (local.rr + c * det_H) / det, local.rt / det, (local.tt + c * det_H) / det, local.H
-    )
+    return Response((local.rr + c * det_H) / det, local.rt / det, (local.tt + c * det_H) / det)
 
 
 def _share(r: Axis, F: Array, slope: Array, bend: Array, z_r: Array, z_t: Array) -> Array:

@@ -11,10 +11,12 @@ of the loss is along w, and the attack moves z by −yε√q whatever the increa
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from fermibose.errors import InputError
 from fermibose.theory.grid import SQRT2, Axis, pair_values
-from fermibose.theory.problem import Problem
+from fermibose.theory.problem import Array, Problem
 
 _TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover
 _PAIRS = 6.5  # and over pairs
@@ -23,9 +25,21 @@ _SINGLE = 200_000  # and on half that of single patterns
 _BLOCK = 32  # rows of pairs evaluated at a time: small arrays stay in the cache
 
 
-def accuracy(problem: Problem, M: float, q: float, *, eps: float = 0.0) -> float:
-    """Fraction of new patterns with sgn(w·x) = y under an ℓ₂ attack of strength eps."""
-    return float(ndtr((_kappa(problem, M, q) - eps) / problem.delta))
+def accuracy(problem: Problem, M: float, q: float) -> float:
+    """Fraction of new patterns with sgn(w·x) = y."""
+    return float(ndtr(_kappa(problem, M, q) / problem.delta))
+
+
+def adversarial_accuracy(problem: Problem, M: float, q: float, eps: ArrayLike) -> float | Array:
+    """The same under an ℓ₂ attack of strength eps, or of each strength of an array."""
+    try:
+        strength = np.asarray(eps, dtype=float)
+    except (TypeError, ValueError):
+        strength = np.array(np.nan)
+    if not np.all(strength >= 0):
+        raise InputError(f"the strength eps of an attack must be a number >= 0, got {eps!r}")
+    attacked: Array = ndtr((_kappa(problem, M, q) - strength) / problem.delta)
+    return attacked if strength.ndim else float(attacked)
 
 
 def adversarial_area(problem: Problem, M: float, q: float) -> float:

@@ -11,7 +11,7 @@ from fermibose.theory.replica import free_energy
 from fermibose.theory.saddle import SaddlePoint, distance, label_stiffness, to_overlaps, to_vector
 from fermibose.theory.search import ROUGH, Found, cold, too_cold
 from fermibose.theory.solution import Solution
-from fermibose.theory.stability import at_eigenvalue
+from fermibose.theory.stability import resolved_at
 
 _SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
 _ENOUGH = 1e-7  # residual at which the fine grid takes over: below any error it estimates
@@ -116,7 +116,7 @@ def _finish(
     if not point.converged and guess is None:
         again = iterate(saddle, point.x, tol=tol, max_iterations=300, settle=1e3 * tol)
         point = replace(again, iterations=point.iterations + again.iterations)
-    solution = _measure(problem, saddle, point, rough)
+    solution = _measure(saddle, point, rough)
     if not point.converged:
         raise ConvergenceError(
             f"no solution to tol = {tol:g} at {problem}: the residual stays at "
@@ -126,28 +126,27 @@ def _finish(
     return solution
 
 
-def _measure(
-    problem: Problem, saddle: SaddlePoint, point: FixedPoint, second: FixedPoint
-) -> Solution:
+def _measure(saddle: SaddlePoint, point: FixedPoint, second: FixedPoint) -> Solution:
     """Everything a solution carries, at the end of an iteration."""
-    x = point.x.copy()
+    problem, x = saddle.problem, point.x.copy()
     # M → −M is an exact symmetry, and so is M = 0.
     x[0] = abs(x[0]) if abs(x[0]) > _NOTHING else 0.0
     overlaps = to_overlaps(x)
     average, conjugate = saddle.evaluate(overlaps)
-    response, measure = saddle.response(overlaps), saddle.measure(overlaps)
-    if too_cold(measure, response):
+    if too_cold(saddle, overlaps):
         raise cold(problem, overlaps)
     coarser = to_overlaps(second.x)
     coarser = replace(coarser, M=abs(coarser.M) if overlaps.M else 0.0)
+    at, at_error = resolved_at(saddle, overlaps)
     return Solution(
         problem=problem,
         overlaps=overlaps,
         conjugates=conjugate,
         free_energy=free_energy(problem, overlaps, average),
-        training_energy=measure.mean(response.energy),
+        training_energy=saddle.energy(overlaps),
         mean_field_energy=average.F,
-        at_eigenvalue=at_eigenvalue(problem, overlaps, measure=measure, response=response),
+        at_eigenvalue=at,
+        at_error=at_error,
         label_stiffness=label_stiffness(problem, overlaps, average),
         residual=point.residual,
         iterations=point.iterations,

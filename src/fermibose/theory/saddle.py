@@ -41,11 +41,12 @@ def distance(problem: Problem, a: Overlaps, b: Overlaps) -> float:
 class SaddlePoint:
     """One iteration of the saddle-point equations; the lattice stays while it covers the state."""
 
-    def __init__(self, problem: Problem, *, coarseness: float = 1.0) -> None:
+    def __init__(self, problem: Problem, *, coarseness: float = 1.0, fineness: float = 1.0) -> None:
         self.problem = problem
-        self.coarseness = coarseness
+        self._grid = {"coarseness": coarseness, "fineness": fineness}
         self.lattice: Lattice | None = None
         self._last: tuple[Overlaps, Averages, Conjugates] | None = None
+        self._response: tuple[Overlaps, Response] | None = None
 
     def __call__(self, x: Array) -> tuple[Array, float]:
         """A better state, and the undamped residual of x.
@@ -72,7 +73,7 @@ class SaddlePoint:
         if self._last is not None and self._last[0] == overlaps:
             return self._last[1:]
         if self.lattice is None or not self.lattice.covers(problem, overlaps):
-            self.lattice = make_lattice(problem, overlaps, coarseness=self.coarseness)
+            self.lattice = make_lattice(problem, overlaps, **self._grid)
         measure = self.measure(overlaps)
         average = averages(self.lattice.channel, measure, c=problem.delta**2 * overlaps.chi)
         self._last = (overlaps, average, conjugates(problem, overlaps, average))
@@ -84,9 +85,20 @@ class SaddlePoint:
         return PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=overlaps.Q)
 
     def response(self, overlaps: Overlaps) -> Response:
-        """∇²F and ⟨H⟩ on the lattice of the last evaluation."""
+        """∇²F at a state, on the lattice of its evaluation."""
+        if self._response is None or self._response[0] != overlaps:
+            self.evaluate(overlaps)
+            assert self.lattice is not None
+            response = self.lattice.channel.response(self.problem.delta**2 * overlaps.chi)
+            self._response = (overlaps, response)
+        return self._response[1]
+
+    def energy(self, overlaps: Overlaps) -> float:
+        """Mean H of a training pair in a state."""
+        self.evaluate(overlaps)
         assert self.lattice is not None
-        return self.lattice.channel.response(self.problem.delta**2 * overlaps.chi)
+        H = self.lattice.channel.energy(self.problem.delta**2 * overlaps.chi)
+        return self.measure(overlaps).mean(H)
 
 
 def update(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Overlaps:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fermibose.theory.channel import Response
 from fermibose.theory.fixed_point import (
     ConvergenceError,
     FixedPoint,
@@ -13,7 +12,7 @@ from fermibose.theory.fixed_point import (
     iterate,
 )
 from fermibose.theory.problem import Problem
-from fermibose.theory.replica import Overlaps, PairMeasure, free_energy
+from fermibose.theory.replica import Overlaps, free_energy
 from fermibose.theory.saddle import SaddlePoint, label_stiffness, to_overlaps, to_vector
 from fermibose.theory.solution import Candidate
 
@@ -109,20 +108,15 @@ def settle(
             f = free_energy(problem, overlaps, average)
             stiffness = label_stiffness(problem, overlaps, average)
             return Found(Candidate(overlaps, f, stiffness), count, history)
-        if _stuck(saddle, to_overlaps(point.x)):
+        if too_cold(saddle, to_overlaps(point.x)):
             break  # rounding stops the iteration, and will in every manner
     return point
 
 
-def _stuck(saddle: SaddlePoint, overlaps: Overlaps) -> bool:
-    """Whether a state is one that floating point cannot iterate."""
-    saddle.evaluate(overlaps)  # on a lattice that covers the state
-    return too_cold(saddle.measure(overlaps), saddle.response(overlaps))
-
-
-def too_cold(measure: PairMeasure, response: Response) -> bool:
-    """Whether Z has left the range of floating point where the field has weight."""
-    return response.lost is not None and measure.mean(response.lost) > _LOST
+def too_cold(saddle: SaddlePoint, overlaps: Overlaps) -> bool:
+    """Whether Z has left the range of floating point where a state's field has weight."""
+    lost = saddle.response(overlaps).lost
+    return lost is not None and saddle.measure(overlaps).mean(lost) > _LOST
 
 
 def cold(problem: Problem, state: Overlaps) -> TemperatureError:
@@ -137,7 +131,7 @@ def cold(problem: Problem, state: Overlaps) -> TemperatureError:
 def failure(problem: Problem, points: Sequence[FixedPoint]) -> ConvergenceError:
     """The error to raise when no start leads anywhere."""
     best = min(points, key=lambda p: p.residual)
-    if _stuck(SaddlePoint(problem, coarseness=COARSE), to_overlaps(best.x)):
+    if too_cold(SaddlePoint(problem, coarseness=COARSE), to_overlaps(best.x)):
         return cold(problem, to_overlaps(best.x))
     return ConvergenceError(
         f"no saddle point found at {problem}: the best residual is {best.residual:.1e}; "

@@ -2,12 +2,20 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
+
+from numpy.typing import ArrayLike
 
 from fermibose.theory import observables
-from fermibose.theory.problem import Problem
+from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import Conjugates, Overlaps
+
+# M, and M/√Q, up to which a state is not ordered.
+_LEAVING = (0.1, 0.1)  # where M = 0 is unstable: on its way out of that
+_DYING = (1e-6, 1e-4)  # elsewhere: what an iteration has left of an M on its way to 0
 
 
 @dataclass(frozen=True)
@@ -22,10 +30,8 @@ class Candidate:
     def ordered(self) -> bool:
         """Whether it tells the clusters apart: M > 0, and not merely on its way out of M = 0."""
         size = abs(self.overlaps.M)
-        ratio = size / math.sqrt(self.overlaps.Q)
-        if self.label_stiffness < 0:
-            return size > 0.1 and ratio > 0.1
-        return size > 1e-6 and ratio > 1e-4
+        least, ratio = _LEAVING if self.label_stiffness < 0 else _DYING
+        return size > least and size / math.sqrt(self.overlaps.Q) > ratio
 
     @property
     def locally_stable(self) -> bool:
@@ -68,9 +74,13 @@ class Predictions(ABC):
         """Mean D² of new boson pairs."""
         return observables.distances(self.problem, self.M, self.q)[0]
 
-    def adversarial_accuracy(self, eps: float) -> float:
-        """Accuracy under an ℓ₂ attack of strength eps."""
-        return observables.accuracy(self.problem, self.M, self.q, eps=eps)
+    @overload
+    def adversarial_accuracy(self, eps: float) -> float: ...
+    @overload
+    def adversarial_accuracy(self, eps: Sequence[float] | Array) -> Array: ...
+    def adversarial_accuracy(self, eps: ArrayLike) -> float | Array:
+        """Accuracy under an ℓ₂ attack of strength eps >= 0: of one, or of an array of them."""
+        return observables.adversarial_accuracy(self.problem, self.M, self.q, eps)
 
     @property
     def adversarial_area(self) -> float:
@@ -89,11 +99,12 @@ class Solution(Predictions):
     training_energy: float  # mean H of a training pair
     mean_field_energy: float  # E F: what one more pair per weight adds to the free energy
     at_eigenvalue: float  # αΔ⁴χ² E‖∇²F‖²; infinite where forces jump at zero temperature
+    at_error: float  # what AT changes when every second node is left out: more than its error
     label_stiffness: float  # 1 + χαm² E[y·∇²F y]: below 0, a state of M = 0 grows a magnetisation
     residual: float  # largest undamped change of M, q, Q, χ (of q or χ above 1, relative)
     iterations: int
     converged: bool
-    error: float  # the same change between a second, coarser grid and the one of the solution
+    error: float  # the same change, of M, q, Q and χ, between a second, coarser grid and this one
     second: Overlaps  # the solution on that second grid
     rivals: tuple[Candidate, ...] = ()  # other saddle points met on the way
 
@@ -121,6 +132,18 @@ class Solution(Predictions):
     def chi(self) -> float:
         """Response χ = β(q − Q)."""
         return self.overlaps.chi
+
+    @property
+    def energy(self) -> float:
+        """Mean energy per weight, e = α⟨H⟩ + λ_w q/2."""
+        return self.problem.alpha * self.training_energy + self.problem.weight_decay * self.q / 2
+
+    @property
+    def entropy(self) -> float:
+        """Entropy per weight, β(e − f) = −∂f/∂T; −∞ at zero temperature: weights are continuous."""
+        if self.problem.zero_temperature:
+            return -math.inf
+        return self.problem.beta * (self.energy - self.free_energy)
 
     @property
     def rs_stable(self) -> bool:
