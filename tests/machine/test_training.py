@@ -437,3 +437,11 @@ def test_inputs_in_another_range_are_used_with_a_warning(data, fit, change):
     assert f"from {x.min():g} to {x.max():g}" in str(found[0].message)
     assert not same_bits(weights(training), weights(fit(*data, SMALL)))
     fit(data[0] * (1 + 1e-6), data[1], SMALL)  # rounding is no other range
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+def test_test_inputs_of_another_width_are_refused_before_any_training(data, fit, monkeypatch):
+    monkeypatch.setattr("fermibose.machine.training.run_stages", None)
+    monkeypatch.setattr("fermibose.machine.baselines.run_stages", None)
+    with pytest.raises(InputError, match=r"test inputs have 19 features, but .* 20"):
+        fit(*data, SMALL, test=(data[0][:, 1:], data[1]))

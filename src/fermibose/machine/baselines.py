@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fermibose.errors import InputError
 from fermibose.machine.adam import Adam
 from fermibose.machine.compute import compute_settings
-from fermibose.machine.examples import as_tensors, check_clipping, warn_of_range
+from fermibose.machine.examples import as_tensors, as_test_tensors, check_clipping, warn_of_range
 from fermibose.machine.loop import Records, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import Examples, scores
@@ -102,7 +102,7 @@ def train_mlp(
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
     warn_of_range(inputs)
-    test_tensors = as_tensors(*test) if test is not None else None
+    test_tensors = as_test_tensors(test, inputs.shape[1])
     net, generator = new_net(inputs, labels, recipe)
     records: Records = {}
     with compute_settings(recipe.threads):

@@ -36,6 +36,20 @@ def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
     return inputs, torch.tensor(np.ascontiguousarray(labels, dtype=np.int64))
 
 
+def as_test_tensors(
+    test: tuple[npt.ArrayLike, npt.ArrayLike] | None, features: int
+) -> tuple[Tensor, Tensor] | None:
+    """Checked test inputs and labels, if there are any; as wide as the training inputs."""
+    if test is None:
+        return None
+    inputs, labels = as_tensors(*test)
+    if inputs.shape[1] != features:
+        raise InputError(
+            f"the test inputs have {inputs.shape[1]} features, but the training inputs {features}"
+        )
+    return inputs, labels
+
+
 def within(low: float, high: float, bounds: tuple[float, float] = (0.0, 1.0)) -> bool:
     """Whether values from ``low`` to ``high`` lie in the bounds, but for rounding."""
     return low >= bounds[0] - ROUNDING and high <= bounds[1] + ROUNDING
