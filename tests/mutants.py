@@ -77,6 +77,8 @@ MUTANTS = [
     Mutant("no class may be missing", "machine/examples.py", "if classes > max(least, each * found):", "if classes > found:", TRAINING),
     Mutant("reversed data refused by torch", "machine/examples.py", 'np.ascontiguousarray(_as_array("x", x, np.float32))', '_as_array("x", x, np.float32)', TRAINING),
     Mutant("test inputs of another width", "machine/examples.py", "if inputs.shape[1] != features:", "if False:", TRAINING),
+    Mutant("scaling cannot be turned off", "estimator/base.py", 'if scaling == "none" or (', "if (", "tests/test_estimator.py::test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise"),
+    Mutant("scaling cannot be asked for", "estimator/base.py", '(scaling == "auto" and within(low.min(), high.max()))', "within(low.min(), high.max())", "tests/test_estimator.py::test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise"),
     Mutant("denormals stay flushed", "machine/compute.py", "torch.set_flush_denormal(flushed_before)", "pass", TRAINING),
     Mutant("Adam without weight decay", "machine/adam.py", "weight_decay=self.weight_decay", "weight_decay=0.0", "tests/machine/test_adam.py"),
     Mutant("Adam counts twice", "machine/adam.py", "count += 1", "count += 2", "tests/machine/test_adam.py"),
