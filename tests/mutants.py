@@ -79,6 +79,7 @@ MUTANTS = [
     Mutant("test inputs of another width", "machine/examples.py", "if inputs.shape[1] != features:", "if False:", TRAINING),
     Mutant("scaling cannot be turned off", "estimator/base.py", 'if scaling == "none" or (', "if (", "tests/test_estimator.py::test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise"),
     Mutant("scaling cannot be asked for", "estimator/base.py", '(scaling == "auto" and within(low.min(), high.max()))', "within(low.min(), high.max())", "tests/test_estimator.py::test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise"),
+    Mutant("outputs that skip a class", "machine/examples.py", "    if missing:", "    if False:", TRAINING + "::test_baselines_with_a_fit_for_each_class_need_examples_of_all"),
     Mutant("denormals stay flushed", "machine/compute.py", "torch.set_flush_denormal(flushed_before)", "pass", TRAINING),
     Mutant("Adam without weight decay", "machine/adam.py", "weight_decay=self.weight_decay", "weight_decay=0.0", "tests/machine/test_adam.py"),
     Mutant("Adam counts twice", "machine/adam.py", "count += 1", "count += 2", "tests/machine/test_adam.py"),

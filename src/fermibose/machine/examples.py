@@ -109,3 +109,15 @@ def count_classes(y: Tensor) -> int:
             "with np.unique(y, return_inverse=True)[1]"
         )
     return classes
+
+
+def count_present_classes(y: Tensor) -> int:
+    """As :func:`count_classes`, for models with a fit for each class: none may be missing."""
+    classes, found = count_classes(y), set(y.tolist())
+    missing = [k for k in range(classes) if k not in found]
+    if missing:
+        raise InputError(
+            f"there is no example of class {missing[0]}, which this model needs: add some, or "
+            "number the classes that there are with np.unique(y, return_inverse=True)[1]"
+        )
+    return classes
