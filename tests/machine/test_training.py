@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from fermibose import PairEnergy
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.machine import loop
-from fermibose.machine.baselines import train_mlp
+from fermibose.machine.baselines import train_logistic, train_mlp
 from fermibose.machine.examples import RangeWarning
 from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
 from fermibose.machine.pairing import Noise, SelfSupervised, Shift
@@ -409,7 +409,9 @@ def test_inputs_of_half_precision_are_taken_as_they_are(data):
 
 
 @pytest.mark.parametrize("stray", [5000, 20241101, 2**40])
-@pytest.mark.parametrize("fit", [train, train_mlp, train_rbf_svm, train_kernel_ridge])
+@pytest.mark.parametrize(
+    "fit", [train, train_mlp, train_rbf_svm, train_kernel_ridge, train_logistic]
+)
 def test_a_stray_label_is_blamed_at_once(data, stray, fit):
     x, y = data[0], data[1].copy()
     y[7] = stray
@@ -427,6 +429,17 @@ def test_classes_may_be_missing_from_the_training_set(y, outputs):
     assert train(images, np.array(y), recipe).net.config["outputs"] == outputs
 
 
+@pytest.mark.parametrize("fit", [train_rbf_svm, train_logistic])
+def test_baselines_with_a_fit_for_each_class_need_examples_of_all(data, fit):
+    """scikit-learn would leave class 1 out, and its outputs would stand for 0 and 2."""
+    some = data[1] != 1
+    with pytest.raises(InputError, match=r"no example of class 1, .*np\.unique"):
+        fit(data[0][some], data[1][some])
+    logits = fit(*data)(torch.from_numpy(data[0]))
+    assert logits.shape == (40, 3)
+    assert (logits.argmax(1).numpy() == data[1]).mean() > 0.9
+
+
 @pytest.mark.parametrize("fit", [train, train_mlp])
 @pytest.mark.parametrize("change", [lambda x: 255 * x, lambda x: 2 * x - 1])
 def test_inputs_in_another_range_are_used_with_a_warning(data, fit, change):
@@ -437,3 +450,11 @@ def test_inputs_in_another_range_are_used_with_a_warning(data, fit, change):
     assert f"from {x.min():g} to {x.max():g}" in str(found[0].message)
     assert not same_bits(weights(training), weights(fit(*data, SMALL)))
     fit(data[0] * (1 + 1e-6), data[1], SMALL)  # rounding is no other range
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+def test_test_inputs_of_another_width_are_refused_before_any_training(data, fit, monkeypatch):
+    monkeypatch.setattr("fermibose.machine.training.run_stages", None)
+    monkeypatch.setattr("fermibose.machine.baselines.run_stages", None)
+    with pytest.raises(InputError, match=r"test inputs have 19 features, but .* 20"):
+        fit(*data, SMALL, test=(data[0][:, 1:], data[1]))

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from fermibose.errors import InputError
 from fermibose.machine.adam import Adam
 from fermibose.machine.compute import compute_settings
-from fermibose.machine.examples import as_tensors, check_clipping, warn_of_range
+from fermibose.machine.examples import (
+    as_tensors,
+    as_test_tensors,
+    check_clipping,
+    count_present_classes,
+    warn_of_range,
+)
 from fermibose.machine.loop import Records, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import Examples, scores
@@ -102,7 +108,7 @@ def train_mlp(
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
     warn_of_range(inputs)
-    test_tensors = as_tensors(*test) if test is not None else None
+    test_tensors = as_test_tensors(test, inputs.shape[1])
     net, generator = new_net(inputs, labels, recipe)
     records: Records = {}
     with compute_settings(recipe.threads):
@@ -139,11 +145,12 @@ def train_logistic(x: npt.ArrayLike, y: npt.ArrayLike, *, penalty: float = 1.0) 
     from sklearn.linear_model import LogisticRegression
 
     inputs, labels = as_tensors(x, y)
+    outputs = count_present_classes(labels)
     fitted = LogisticRegression(C=1 / penalty, max_iter=10_000).fit(inputs.numpy(), labels.numpy())
     coefficients, intercept = torch.tensor(fitted.coef_), torch.tensor(fitted.intercept_)
     if len(coefficients) == 1:  # two classes: scikit-learn keeps the logit of the second only
         coefficients = torch.cat((-coefficients, coefficients)) / 2
         intercept = torch.cat((-intercept, intercept)) / 2
-    net = FermiBoseNet(inputs.shape[1], (), len(coefficients), readout_bias=True)
+    net = FermiBoseNet(inputs.shape[1], (), outputs, readout_bias=True)
     net.readout.load_state_dict({"weight": coefficients.T, "bias": intercept})
     return net

@@ -36,6 +36,20 @@ def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
     return inputs, torch.tensor(np.ascontiguousarray(labels, dtype=np.int64))
 
 
+def as_test_tensors(
+    test: tuple[npt.ArrayLike, npt.ArrayLike] | None, features: int
+) -> tuple[Tensor, Tensor] | None:
+    """Checked test inputs and labels, if there are any; as wide as the training inputs."""
+    if test is None:
+        return None
+    inputs, labels = as_tensors(*test)
+    if inputs.shape[1] != features:
+        raise InputError(
+            f"the test inputs have {inputs.shape[1]} features, but the training inputs {features}"
+        )
+    return inputs, labels
+
+
 def within(low: float, high: float, bounds: tuple[float, float] = (0.0, 1.0)) -> bool:
     """Whether values from ``low`` to ``high`` lie in the bounds, but for rounding."""
     return low >= bounds[0] - ROUNDING and high <= bounds[1] + ROUNDING
@@ -93,5 +107,17 @@ def count_classes(y: Tensor) -> int:
             f"the labels go up to {classes - 1}, but only {found} different ones occur, and there "
             f"is an output for each number from 0: remove what is no label, or number the classes "
             "with np.unique(y, return_inverse=True)[1]"
+        )
+    return classes
+
+
+def count_present_classes(y: Tensor) -> int:
+    """As :func:`count_classes`, for models with a fit for each class: none may be missing."""
+    classes, found = count_classes(y), set(y.tolist())
+    missing = [k for k in range(classes) if k not in found]
+    if missing:
+        raise InputError(
+            f"there is no example of class {missing[0]}, which this model needs: add some, or "
+            "number the classes that there are with np.unique(y, return_inverse=True)[1]"
         )
     return classes

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fermibose.machine.examples import as_tensors, count_classes
+from fermibose.machine.examples import as_tensors, count_classes, count_present_classes
 
 
 class KernelClassifier(nn.Module):
@@ -53,7 +53,7 @@ def train_rbf_svm(
 
     inputs, labels = as_tensors(x, y)
     images, targets = inputs.numpy(), labels.numpy()
-    classes = count_classes(labels)
+    classes = count_present_classes(labels)
     coefficients = np.zeros((len(images), classes))
     intercept = np.zeros(classes)
     for k in range(classes):

@@ -18,7 +18,7 @@ from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Checkpoint
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.dead_inputs import SplitInputs
-from fermibose.machine.examples import as_tensors, count_classes, warn_of_range
+from fermibose.machine.examples import as_tensors, as_test_tensors, count_classes, warn_of_range
 from fermibose.machine.loop import Records, Stage, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import CrossEntropyReadout, Examples, scores, solve_ridge
@@ -123,7 +123,7 @@ def train(
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
     warn_of_range(inputs)
-    test_tensors = as_tensors(*test) if test is not None else None
+    test_tensors = as_test_tensors(test, inputs.shape[1])
     net, generator = new_net(inputs, labels, recipe)
     keeper = None
     if checkpoint is not None:
