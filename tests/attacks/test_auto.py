@@ -171,9 +171,23 @@ def test_what_the_reference_cannot_do_is_refused(net, images):
         auto_attack(net, *images, ThreatModel("linf", 0.0))
 
 
-def test_unknown_attacks_are_named(net, images):
-    with pytest.raises(InputError, match=r"not \['apgd'\]"):
-        auto_attack(net, *images, ThreatModel(), attacks=("apgd",))
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attacks": ("apgd",)}, r"not \['apgd'\]"),
+        ({"attacks": "apgd"}, r"not \['apgd'\]"),
+        ({"attacks": ()}, "not none of them"),
+        ({"square_queries": 0}, "square_queries must be a whole number of at least 1"),
+    ],
+)
+def test_attacks_that_would_try_nothing_are_refused(net, images, options, message):
+    with pytest.raises(InputError, match=message):
+        auto_attack(net, *images, ThreatModel(), **options)
+
+
+def test_one_attack_may_be_given_by_its_name(net, images):
+    found = auto_attack(net, images[0][:5], images[1][:5], ThreatModel(), attacks="apgd-ce")
+    assert found.parameters["attacks"] == ["apgd-ce"]
 
 
 def test_the_missing_extra_is_named(net, images, monkeypatch):

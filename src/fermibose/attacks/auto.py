@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fermibose.attacks.balls import ball_around
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import undefined, victim_of
+from fermibose.attacks.victim import check_counts, undefined, victim_of
 from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
 
@@ -30,7 +30,7 @@ def auto_attack(
     y: Images,
     threat: ThreatModel,
     *,
-    attacks: Sequence[str] | None = None,
+    attacks: str | Sequence[str] | None = None,
     square_queries: int = 5000,
     seed: int = 0,
     batch_size: int = 500,
@@ -47,7 +47,10 @@ def auto_attack(
     class 0). attacks: a part of the ensemble only. square_queries: how often Square may ask; 5000
     is standard, and most of the time goes there.
     """
+    if isinstance(attacks, str):
+        attacks = (attacks,)
     _check(threat, attacks)
+    check_counts(square_queries=square_queries)
     reference = _reference()
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
@@ -103,9 +106,9 @@ def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
     threat.require("auto_attack", "linf", "l2")
     if threat.epsilon == 0:
         raise InputError("auto_attack needs epsilon > 0")
-    unknown = set(attacks or ()) - KNOWN
-    if unknown:
-        raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {sorted(unknown)}")
+    if attacks is not None and (not attacks or not set(attacks) <= KNOWN):
+        unknown = sorted(set(attacks) - KNOWN)
+        raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {unknown or 'none of them'}")
 
 
 def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:

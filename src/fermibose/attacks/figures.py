@@ -68,8 +68,7 @@ def draw_examples(
 
     One image of each class where there is one, fooled if possible.
     """
-    original = torch.as_tensor(np.asarray(x))
-    labels = torch.as_tensor(np.asarray(y))
+    original, labels = result.threat.check_images(x, y)
     rows = _one_of_each_class(labels, result)
     with torch.no_grad():
         answers = model(result.examples[rows]).argmax(1)

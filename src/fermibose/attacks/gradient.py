@@ -10,7 +10,7 @@ from fermibose.attacks.balls import ball_around
 from fermibose.attacks.losses import Loss, loss_named, margin
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import ThreatModel
-from fermibose.attacks.victim import Victim, misclassified, undefined
+from fermibose.attacks.victim import Victim, check_counts, misclassified, undefined
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
 
@@ -33,9 +33,7 @@ class Ascent:
             loss_named(loss)
         if not self.losses:
             raise InputError("an attack needs at least one loss to climb")
-        for name, value in (("steps", self.steps), ("restarts", self.restarts)):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
+        check_counts(steps=self.steps, restarts=self.restarts)
         if not 0 < self.step_size <= LONGEST_STEP:
             raise InputError(
                 f"step_size must be > 0 and <= {LONGEST_STEP:g}, got {self.step_size}: it is in "

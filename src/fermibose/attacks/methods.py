@@ -7,11 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from fermibose.attacks.gradient import Ascent, run
-from fermibose.attacks.losses import LossName
+from fermibose.attacks.losses import LossName, loss_names
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import victim_of
-from fermibose.errors import InputError
+from fermibose.attacks.victim import check_counts, victim_of
 from fermibose.progress import progress_bar
 
 
@@ -64,7 +63,7 @@ def pgd(
     steps: int = 40,
     step_size: float | None = None,
     restarts: int = 1,
-    losses: Sequence[LossName] = ("cross_entropy", "margin"),
+    losses: LossName | Sequence[LossName] = ("cross_entropy", "margin"),
     random_start: bool = True,
     seed: int = 0,
     dtype: torch.dtype | None = None,
@@ -75,10 +74,11 @@ def pgd(
 
     step_size: length of a step in units of ε; by default 2.5/steps (but never more than 1), so
     that the border is reached from anywhere in the ball. restarts: random starts for each loss.
+    losses: one or several of "cross_entropy", "margin" and "mean_squared".
     """
     threat.require("pgd", "linf", "l2")
     size = min(1.0, 2.5 / max(steps, 1)) if step_size is None else step_size
-    ascent = Ascent(tuple(losses), steps, size, restarts, random_start)
+    ascent = Ascent(loss_names(losses), steps, size, restarts, random_start)
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
         return run("pgd", victim, threat, ascent, seed=seed, show=show)
 
@@ -101,8 +101,7 @@ def gaussian_noise(
     except that an image misclassified without noise is not tried and counts as wrong.
     """
     threat.require("gaussian_noise", "noise")
-    if draws < 1:
-        raise InputError(f"draws must be at least 1, got {draws}")
+    check_counts(draws=draws)
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
         generator = torch.Generator(victim.x.device).manual_seed(seed)
