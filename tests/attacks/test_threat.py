@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fermibose.attacks import ThreatModel, fgsm, gaussian_noise, one_step_l2, pgd
+from fermibose.attacks import Adversary, ThreatModel, fgsm, gaussian_noise, one_step_l2, pgd
 from fermibose.errors import InputError
 
 X, Y = np.full((3, 4), 0.5, np.float32), np.array([0, 1, 2])
@@ -136,6 +136,12 @@ def test_an_attack_refuses_a_norm_it_is_not_made_for(attack, norm, message, line
 def test_impossible_attack_parameters_are_refused(bad, message, linear):
     with pytest.raises(InputError, match=message):
         pgd(linear(np.ones((3, 4))), X, Y, ThreatModel(), **bad)
+
+
+def test_an_adversary_without_steps_is_refused():
+    model, x, y = nn.Linear(4, 3), torch.tensor(X), torch.tensor(Y)
+    with pytest.raises(InputError, match="steps must be a whole number of at least 1, got 0"):
+        Adversary(ThreatModel(), steps=0)(model, x, y, torch.Generator())
 
 
 def test_normalisation_inside_the_model_gives_the_attack_on_its_own_scale(net, images):

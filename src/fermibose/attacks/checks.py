@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fermibose.attacks.adversary import Adversary
 from fermibose.attacks.binarisation import binarisation_test
 from fermibose.attacks.curves import accuracy_curve
-from fermibose.attacks.gradient import Ascent, input_gradient, vanishing
+from fermibose.attacks.gradient import input_gradient, pgd_ascent, vanishing
 from fermibose.attacks.losses import cross_entropy, margin
 from fermibose.attacks.methods import fgsm, one_step_l2, pgd
 from fermibose.attacks.probe import Check, Probe, Scaled, largest_rise, percent
@@ -46,7 +46,7 @@ def monotone_in_epsilon(probe: Probe) -> Check:
     epsilons = [ratio * probe.threat.epsilon for ratio in EPSILON_RATIOS]
     curve = accuracy_curve(
         probe.model, probe.x, probe.y, probe.threat,
-        epsilons=epsilons, attack="pgd", seed=probe.seed, show=False,
+        epsilons=epsilons, attack="pgd", loss="cross_entropy", seed=probe.seed, show=False,
     )  # fmt: skip
     accuracy = curve.accuracy.tolist()
     rise = largest_rise(accuracy)
@@ -174,10 +174,10 @@ def binarised(probe: Probe, features: Callable[[Tensor], Tensor] | None, images:
     chosen = features or own or probe.model
     with torch.no_grad():
         width = chosen(probe.x[:1]).shape[1]
-    ascent = Ascent(("cross_entropy", "margin"), 40, 2.5 / 40)
     found = binarisation_test(
         chosen, probe.x[:images], probe.threat,
-        inner=min(100, max(2, width - 1)), ascent=ascent, seed=probe.seed,
+        inner=min(100, max(2, width - 1)), seed=probe.seed,
+        ascent=pgd_ascent(random_start=False),
     )  # fmt: skip
     return Check(
         "binarisation test",

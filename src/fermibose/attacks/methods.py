@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks.gradient import Ascent, run
-from fermibose.attacks.losses import LossName, loss_names
+from fermibose.attacks.gradient import PGD_LOSSES, PGD_STEPS, Ascent, pgd_ascent, run
+from fermibose.attacks.losses import LossName
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.attacks.victim import check_counts, victim_of
@@ -60,10 +60,10 @@ def pgd(
     y: Images,
     threat: ThreatModel,
     *,
-    steps: int = 40,
+    steps: int = PGD_STEPS,
     step_size: float | None = None,
     restarts: int = 1,
-    losses: LossName | Sequence[LossName] = ("cross_entropy", "margin"),
+    losses: LossName | Sequence[LossName] = PGD_LOSSES,
     random_start: bool = True,
     seed: int = 0,
     dtype: torch.dtype | None = None,
@@ -77,8 +77,13 @@ def pgd(
     losses: one or several of "cross_entropy", "margin" and "mean_squared".
     """
     threat.require("pgd", "linf", "l2")
-    size = min(1.0, 2.5 / max(steps, 1)) if step_size is None else step_size
-    ascent = Ascent(loss_names(losses), steps, size, restarts, random_start)
+    ascent = pgd_ascent(
+        losses=losses,
+        steps=steps,
+        step_size=step_size,
+        restarts=restarts,
+        random_start=random_start,
+    )
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
         return run("pgd", victim, threat, ascent, seed=seed, show=show)
 
