@@ -177,6 +177,14 @@ def test_a_rival_is_attacked_in_evaluation_mode_and_left_as_it_was(net, images):
     assert next(rival.parameters()).dtype == torch.float64
 
 
+def test_images_of_one_class_teach_no_rival(net, images):
+    x, y = images
+    one = torch.ones(int((y == 0).sum())).bool()
+    probe = Probe(net, x[y == 0], y[y == 0], one, 10, ThreatModel("linf", 0.3), 0.02, 0)
+    assert transfer(probe, None).outcome == "inconclusive"
+    assert transfer(probe, net).outcome == "FAILED"  # one that is given is asked
+
+
 def test_a_rival_for_other_images_is_refused_before_anything_runs(net, few, monkeypatch):
     from fermibose.attacks import auditing
 

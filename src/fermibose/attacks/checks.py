@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from fermibose.attacks.adversary import Adversary
 from fermibose.attacks.binarisation import binarisation_test
-from fermibose.attacks.curves import accuracy_curve
 from fermibose.attacks.gradient import input_gradient, pgd_ascent, vanishing
 from fermibose.attacks.losses import cross_entropy, margin
 from fermibose.attacks.methods import fgsm, one_step_l2, pgd
 from fermibose.attacks.probe import Check, Probe, Scaled, largest_rise, percent
+from fermibose.attacks.strengths import accuracy_curve
 from fermibose.attacks.victim import misclassified, victim_of
 from fermibose.machine.baselines import train_mlp
 from fermibose.machine.network import FermiBoseNet
@@ -90,6 +90,9 @@ def iterated_beats_one_step(probe: Probe) -> Check:
 
 def transfer(probe: Probe, rival: nn.Module | None) -> Check:
     """Examples made for another net must not fool whom the white-box attack could not."""
+    name = "white box beats transfer"
+    if rival is None and len(probe.y.unique()) < 2:
+        return Check(name, None, "the images are of one class: no rival can learn from them")
     if rival is None:
         recipe = Recipe(hidden=(200,), epochs=30, seed=probe.seed)
         inputs = probe.x.flatten(1).cpu().float().numpy()
@@ -102,7 +105,7 @@ def transfer(probe: Probe, rival: nn.Module | None) -> Check:
     missed = float((fooled & probe.withstood).double().mean())
     total = float(fooled.double().mean())
     return Check(
-        "white box beats transfer",
+        name,
         missed <= probe.tolerance,
         f"examples of an independent net fool {percent(total)}; "
         f"{percent(missed)} withstood the white box",
