@@ -106,8 +106,7 @@ def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
     if threat.epsilon == 0:
         raise InputError("auto_attack needs epsilon > 0")
     if attacks is not None and (not attacks or not set(attacks) <= KNOWN):
-        unknown = sorted(set(attacks) - KNOWN)
-        raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {unknown or 'none of them'}")
+        raise InputError(f"attacks must be some of {sorted(KNOWN)}, got {list(attacks)}")
 
 
 def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:
