@@ -11,6 +11,7 @@ from torch import nn
 
 from fermibose.attacks import (
     AttackResult,
+    Audit,
     Curve,
     ThreatModel,
     audit,
@@ -18,10 +19,10 @@ from fermibose.attacks import (
     checks,
     pgd,
 )
-from fermibose.attacks.binarisation import binarisation_test
+from fermibose.attacks.binarisation import Binarisation, binarisation_test
 from fermibose.attacks.checks import transfer
-from fermibose.attacks.gradient import Ascent
-from fermibose.attacks.probe import Probe, largest_rise
+from fermibose.attacks.gradient import Ascent, pgd_ascent
+from fermibose.attacks.probe import Check, Probe, largest_rise
 from fermibose.errors import InputError
 from fermibose.machine.baselines import train_mlp
 from fermibose.machine.recipe import Recipe
@@ -66,7 +67,7 @@ class Decoy(Wrapped):
 
 
 def failed(found):
-    return {check.name for check in found.checks if not check.passed}
+    return {check.name for check in found.checks if check.outcome == "FAILED"}
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +177,14 @@ def test_a_rival_is_attacked_in_evaluation_mode_and_left_as_it_was(net, images):
     assert next(rival.parameters()).dtype == torch.float64
 
 
+def test_images_of_one_class_teach_no_rival(net, images):
+    x, y = images
+    one = torch.ones(int((y == 0).sum())).bool()
+    probe = Probe(net, x[y == 0], y[y == 0], one, 10, ThreatModel("linf", 0.3), 0.02, 0)
+    assert transfer(probe, None).outcome == "inconclusive"
+    assert transfer(probe, net).outcome == "FAILED"  # one that is given is asked
+
+
 def test_a_rival_for_other_images_is_refused_before_anything_runs(net, few, monkeypatch):
     from fermibose.attacks import auditing
 
@@ -253,7 +262,57 @@ def test_binarisation_tells_a_working_attack_from_a_broken_one(net, images):
     assert blocked.success == 0
 
 
-def test_thelargest_rise():
+def test_random_points_solve_problems_in_few_features_only():
+    """In two dimensions every direction is tried; in 200 none of 40 points comes near the one."""
+    x = torch.full((20, 200), 0.5, dtype=torch.float64)
+    ascent = pgd_ascent(random_start=False)
+    for norm, epsilon in (("linf", 0.1), ("l2", 1.0)):
+        threat = ThreatModel(norm, epsilon)
+        easy = binarisation_test(lambda z: z[:, :2], x, threat, inner=2, ascent=ascent)
+        hard = binarisation_test(lambda z: z, x, threat, inner=100, ascent=ascent)
+        assert (easy.problems, easy.solved) == (hard.problems, hard.solved) == (20, 20)
+        assert easy.by_chance >= 19
+        assert hard.by_chance <= 1
+
+
+@pytest.mark.parametrize(
+    ("problems", "solved", "by_chance", "passed"),
+    [
+        (50, 50, 25, True),
+        (50, 50, 26, None),
+        (50, 48, 50, None),
+        (50, 47, 0, False),
+        (50, 47, 50, False),  # worse than chance: no excuse
+        (0, 0, 0, False),
+    ],
+)
+def test_problems_that_chance_solves_prove_nothing(
+    monkeypatch, net, images, problems, solved, by_chance, passed
+):
+    found = Binarisation(problems, solved, by_chance)
+    monkeypatch.setattr(checks, "binarisation_test", lambda *_, **__: found)
+    x, y = images
+    probe = Probe(net, x, y, torch.ones(len(y)).bool(), 10, THREAT, 0.02, 0)
+    check = checks.binarised(probe, None, 50)
+    assert check.passed is passed
+    assert f"random points {by_chance}" in check.evidence
+
+
+def test_what_is_inconclusive_stands_in_the_verdict_and_decides_nothing():
+    good, bad = Check("one", True, "1"), Check("two", False, "2")
+    open_ = Check("three", None, "3")
+    assert [check.outcome for check in (good, bad, open_)] == ["passed", "FAILED", "inconclusive"]
+    whole = Audit(THREAT, 100, 0.9, 0.5, (good,), {})
+    partly = Audit(THREAT, 100, 0.9, 0.5, (good, open_), {})
+    assert whole.verdict == whole.headline
+    assert partly.established
+    assert partly.verdict == f"{whole.verdict}; inconclusive: three (3)"
+    not_at_all = Audit(THREAT, 100, 0.9, 0.5, (good, open_, bad), {})
+    assert not not_at_all.established
+    assert not_at_all.verdict == "not established: two (2)"
+
+
+def test_the_largest_rise():
     assert largest_rise([1.0, 0.5, 0.2]) == 0
     assert largest_rise([1.0, 0.5, 0.55, 0.4, 0.7]) == pytest.approx(0.3)
 

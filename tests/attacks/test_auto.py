@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from fermibose.attacks import ThreatModel, auto_attack, pgd
-from fermibose.attacks.auto import Frame, ensemble
+from fermibose.attacks.auto import ensemble
+from fermibose.attacks.frame import Frame
 from fermibose.errors import FermiboseError, InputError
 
 EPSILON = {"linf": 0.08, "l2": 0.6}
@@ -171,9 +172,23 @@ def test_what_the_reference_cannot_do_is_refused(net, images):
         auto_attack(net, *images, ThreatModel("linf", 0.0))
 
 
-def test_unknown_attacks_are_named(net, images):
-    with pytest.raises(InputError, match=r"not \['apgd'\]"):
-        auto_attack(net, *images, ThreatModel(), attacks=("apgd",))
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attacks": ("apgd",)}, r"got \['apgd'\]"),
+        ({"attacks": "apgd"}, r"got \['apgd'\]"),
+        ({"attacks": ()}, r"some of .*'square'\], got \[\]"),
+        ({"square_queries": 0}, "square_queries must be a whole number of at least 1"),
+    ],
+)
+def test_attacks_that_would_try_nothing_are_refused(net, images, options, message):
+    with pytest.raises(InputError, match=message):
+        auto_attack(net, *images, ThreatModel(), **options)
+
+
+def test_one_attack_may_be_given_by_its_name(net, images):
+    found = auto_attack(net, images[0][:5], images[1][:5], ThreatModel(), attacks="apgd-ce")
+    assert found.parameters["attacks"] == ["apgd-ce"]
 
 
 def test_the_missing_extra_is_named(net, images, monkeypatch):

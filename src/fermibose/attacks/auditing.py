@@ -33,8 +33,8 @@ class Audit:
 
     @property
     def established(self) -> bool:
-        """Whether every check passed."""
-        return all(check.passed for check in self.checks)
+        """Whether no check failed; what one that is inconclusive leaves open the verdict says."""
+        return all(check.outcome != "FAILED" for check in self.checks)
 
     @property
     def standard_error(self) -> float:
@@ -42,17 +42,28 @@ class Audit:
         return float((self.robust_accuracy * (1 - self.robust_accuracy) / self.images) ** 0.5)
 
     @property
-    def verdict(self) -> str:
-        """One sentence: the number if it can be trusted, else the reasons why not."""
+    def headline(self) -> str:
+        """The number, if it can be trusted."""
         if not self.established:
-            reasons = [f"{c.name} ({c.evidence})" for c in self.checks if not c.passed]
-            return f"not established: {'; '.join(reasons)}"
+            return "robust accuracy not established"
         name = {"linf": "ℓ∞", "l2": "ℓ2"}[self.threat.norm]
         return (
             f"robust accuracy established: {100 * self.robust_accuracy:.1f} ± "
             f"{100 * self.standard_error:.1f} % of {self.images} images withstand every attack "
             f"within {name} {self.threat.epsilon:g} (clean {100 * self.clean_accuracy:.1f} %)"
         )
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: the number if it can be trusted, else the reasons why not."""
+        if not self.established:
+            return f"not established: {self._named('FAILED')}"
+        unclear = self._named("inconclusive")
+        return f"{self.headline}; inconclusive: {unclear}" if unclear else self.headline
+
+    def _named(self, outcome: str) -> str:
+        """The checks that ended so, with their evidence."""
+        return "; ".join(f"{c.name} ({c.evidence})" for c in self.checks if c.outcome == outcome)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""

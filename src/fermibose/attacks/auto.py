@@ -1,7 +1,6 @@
 """AutoAttack, the reference ensemble of Croce and Hein, run through the package pyautoattack."""
 
 import logging
-import math
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -10,18 +9,18 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fermibose.attacks.balls import ball_around
+from fermibose.attacks.frame import Frame
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import undefined, victim_of
+from fermibose.attacks.victim import check_counts, victim_of
 from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}
-_COARSE = 0.01  # of ε: rounding to longer steps than that is worth a flag
 
 
 def auto_attack(
@@ -30,7 +29,7 @@ def auto_attack(
     y: Images,
     threat: ThreatModel,
     *,
-    attacks: Sequence[str] | None = None,
+    attacks: str | Sequence[str] | None = None,
     square_queries: int = 5000,
     seed: int = 0,
     batch_size: int = 500,
@@ -47,7 +46,10 @@ def auto_attack(
     class 0). attacks: a part of the ensemble only. square_queries: how often Square may ask; 5000
     is standard, and most of the time goes there.
     """
+    if isinstance(attacks, str):
+        attacks = (attacks,)
     _check(threat, attacks)
+    check_counts(square_queries=square_queries)
     reference = _reference()
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
@@ -64,7 +66,7 @@ def auto_attack(
             _listening(flags, bar, chosen),
             torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
         ):
-            frame = Frame(victim.model, victim.x.shape[1:], _reach(victim.x, threat))
+            frame = Frame.around(victim.x, victim.model, threat)
             adversary = reference.AutoAttack(
                 frame,
                 norm={"linf": "Linf", "l2": "L2"}[threat.norm],
@@ -85,7 +87,7 @@ def auto_attack(
         for part in victim.batches(rows):
             robust[part] = ~victim.wrong(examples[part], part)
         victim.undefined += frame.undefined
-        flags += [*victim.flags, *_coarse(frame, threat)]
+        flags += [*victim.flags, *frame.flags(threat)]
         settings = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
         return AttackResult(
             "autoattack",
@@ -103,9 +105,8 @@ def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
     threat.require("auto_attack", "linf", "l2")
     if threat.epsilon == 0:
         raise InputError("auto_attack needs epsilon > 0")
-    unknown = set(attacks or ()) - KNOWN
-    if unknown:
-        raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {sorted(unknown)}")
+    if attacks is not None and (not attacks or not set(attacks) <= KNOWN):
+        raise InputError(f"attacks must be some of {sorted(KNOWN)}, got {list(attacks)}")
 
 
 def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:
@@ -123,60 +124,6 @@ def ensemble(classes: int) -> tuple[str, ...]:
     return tuple(
         a for a in ("apgd-ce", "apgd-dlr", "fab-t", "square") if classes > 2 or "dlr" not in a
     )
-
-
-class Frame(nn.Module):
-    """The model as the reference wants it: images (n, channels, rows, columns) in [0, 1]."""
-
-    def __init__(self, model: nn.Module, shape: torch.Size, bounds: tuple[float, float]) -> None:
-        super().__init__()
-        self.model, self.shape, (self.low, self.high) = model, shape, bounds
-        self.features = math.prod(shape)
-        # Square places squares of a fifth of the side, so five rows are the least.
-        self.side = max(5, math.isqrt(self.features - 1) + 1)
-        self.is_image = len(shape) == 3 and min(shape[1:]) >= 5
-        self.undefined = 0  # points at which the model returned NaN
-
-    def enter(self, x: Tensor) -> Tensor:
-        """Inputs (n, …) to what the reference attacks; flat inputs get spare pixels at the end."""
-        unit = (x - self.low) / (self.high - self.low)
-        if self.is_image:
-            return unit
-        spare = self.side**2 - self.features
-        padded = nn.functional.pad(unit.flatten(1), (0, spare))
-        return padded.view(len(x), 1, self.side, self.side)
-
-    def leave(self, unit: Tensor) -> Tensor:
-        """Back to inputs (n, …)."""
-        if not self.is_image:
-            unit = unit.flatten(1)[:, : self.features].reshape(len(unit), *self.shape)
-        return unit * (self.high - self.low) + self.low
-
-    def forward(self, unit: Tensor) -> Tensor:
-        """Logits."""
-        logits: Tensor = self.model(self.leave(unit))
-        self.undefined += int((undefined(logits) & unit.flatten(1).isfinite().all(1)).sum())
-        return logits
-
-
-def _reach(x: Tensor, threat: ThreatModel) -> tuple[float, float]:
-    """The bounds, but no farther than any ball reaches: what lies beyond only costs precision."""
-    low, high = threat.bounds
-    return max(low, float(x.min()) - threat.epsilon), min(high, float(x.max()) + threat.epsilon)
-
-
-def _coarse(frame: Frame, threat: ThreatModel) -> list[str]:
-    """A flag if float32 resolves the ball so badly that an attack may miss what is in it."""
-    step = torch.finfo(torch.float32).eps * max(
-        frame.high - frame.low, abs(frame.high), abs(frame.low)
-    )
-    if step <= _COARSE * threat.epsilon:
-        return []
-    return [
-        f"in float32 the steps between inputs of {frame.low:g} to {frame.high:g} are up to "
-        f"{step / threat.epsilon:.2g} of epsilon: the robust accuracy is an upper bound at best; "
-        "rescale the inputs, feature by feature"
-    ]
 
 
 def _reference() -> ModuleType:

@@ -1,20 +1,23 @@
 """The one gradient loop behind FGSM, the one-step ℓ2 attack and PGD."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from fermibose.attacks.balls import ball_around
-from fermibose.attacks.losses import Loss, loss_named, margin
+from fermibose.attacks.losses import Loss, LossName, loss_named, loss_names, margin
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import ThreatModel
-from fermibose.attacks.victim import Victim, misclassified, undefined
+from fermibose.attacks.victim import Victim, check_counts, misclassified, undefined
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
 
 LONGEST_STEP = 1000.0  # in units of ε; times the largest ε its square is a number in float32
+PGD_STEPS = 40
+PGD_LOSSES: tuple[LossName, ...] = ("cross_entropy", "margin")
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,31 @@ class Ascent:
             loss_named(loss)
         if not self.losses:
             raise InputError("an attack needs at least one loss to climb")
-        for name, value in (("steps", self.steps), ("restarts", self.restarts)):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
+        check_counts(steps=self.steps, restarts=self.restarts)
         if not 0 < self.step_size <= LONGEST_STEP:
             raise InputError(
                 f"step_size must be > 0 and <= {LONGEST_STEP:g}, got {self.step_size}: it is in "
                 "units of epsilon, and 2 crosses the whole ball"
             )
+
+
+def usual_step(steps: int, *, longest: float = 1.0) -> float:
+    """2.5/steps in units of ε, so that the border is reached from anywhere in the ball."""
+    check_counts(steps=steps)
+    return min(longest, 2.5 / steps)
+
+
+def pgd_ascent(
+    *,
+    losses: LossName | Sequence[LossName] = PGD_LOSSES,
+    steps: int = PGD_STEPS,
+    step_size: float | None = None,
+    restarts: int = 1,
+    random_start: bool = True,
+) -> Ascent:
+    """PGD and what it is unless said otherwise: the same attack wherever it goes by that name."""
+    size = usual_step(steps) if step_size is None else step_size
+    return Ascent(loss_names(losses), steps, size, restarts, random_start)
 
 
 def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:

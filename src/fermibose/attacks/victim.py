@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number > 1 else ''}"
 
 
+def check_counts(**counts: int) -> None:
+    """Refuse steps, restarts and the like that are not whole numbers of at least 1."""
+    for name, count in counts.items():
+        if not isinstance(count, Integral) or count < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, got {count}")
+
+
 @contextmanager
 def victim_of(
     model: nn.Module,
@@ -87,8 +95,7 @@ def victim_of(
         raise InputError(f"the model must be a torch module, got {type(model).__name__}")
     if dtype not in (None, *PRECISIONS):
         raise InputError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, got {batch_size}")
+    check_counts(batch_size=batch_size)
     images, labels = threat.check_images(x, y)
     tensors = [*model.parameters(), *model.buffers(), images]
     own = next(tensor for tensor in tensors if tensor.is_floating_point())
