@@ -291,6 +291,11 @@ def test_scales():
 def does(*, what, seed):
     if what == "fail":
         raise RuntimeError("no such luck")
+    if what == "fail twice":
+        try:
+            raise RuntimeError("no such luck")
+        except RuntimeError as error:
+            raise ValueError("first [line]\n  second") from error
     if what == "interrupt":
         signal.raise_signal(signal.SIGINT)
     return {}
@@ -330,6 +335,15 @@ def test_failed_runs_are_told_by_the_exit_status_after_everything_is_written(sta
     assert all((tmp_path / name).exists() for name in ("fig3.png", "fig4.png", "fig4.svg"))
     assert [figure for figure, *_ in judged(tmp_path)] == ["fig3", "fig4"]
     assert fbm("fig4", "--engine", "in-process", "--output", tmp_path).exit_code == 0
+
+
+def test_a_failure_is_told_with_all_lines_of_its_message_and_none_of_its_frames(staged, tmp_path):
+    staged(fig3="fail twice", fig4="fail")
+    told = fbm("all", "--engine", "in-process", "--output", tmp_path).stdout
+    start = "failed: {'what': 'fail twice'}, seed 0: "
+    assert f"\n{start}ValueError: first [line]\n      second\n" in told
+    assert "\nfailed: {'what': 'fail'}, seed 0: RuntimeError: no such luck\n" in told
+    assert told.count("no such luck") == 1
 
 
 def test_after_ctrl_c_only_what_was_written_is_named(staged, tmp_path):
