@@ -117,6 +117,33 @@ def words_in(drawing):
             yield from (text.get_text() for text in ax.get_legend().get_texts())
 
 
+@pytest.mark.parametrize("figure", [fig3, fig4, fig5])
+def test_no_two_panels_have_the_same_letter(figure):
+    titles = [ax.get_title() for ax in figure.draw([], TINY).axes]
+    letters = [title[:3] for title in titles if title.startswith("(")]
+    assert letters == ["(a)", "(b)", "(c)", "(d)"][: len(letters)]
+    assert len(letters) >= 2
+
+
+@pytest.mark.parametrize("asked", [TINY, scale.full("nowhere")], ids=["tiny", "full"])
+def test_the_legend_of_curves_hides_none_of_them(asked):
+    """Not even where the accuracy is 100 % at every strength."""
+    points = [(c, d_f) for c in ("averaged", "labelled") for d_f in (*scale.MARKED, 0.9, 1.0, 1.2)]
+    result = {"noise_curve": [1.0] * 80, "fgsm_curve": [1.0] * 80}
+    rows = [
+        Row("", "", 1, {"coupling": coupling, "d_f": d_f}, 0, "", result)
+        for coupling, d_f in [*points, ("mlp", None)]
+    ]
+    drawing = fig5.draw(rows, asked)
+    drawing.draw_without_rendering()
+    for ax in drawing.axes[:4]:
+        assert len(ax.lines) > 8
+        box = ax.get_legend().get_window_extent()
+        for line in ax.lines:
+            drawn = ax.transData.transform(np.column_stack([*line.get_data()]))
+            assert not any(box.contains(*point) for point in drawn)
+
+
 @pytest.mark.parametrize("asked", [TINY, replace(TINY, dataset="mnist")], ids=["other", "same"])
 @pytest.mark.parametrize(("figure", "times"), [(fig3, 5), (fig4, 2), (fig5, 8)])
 def test_published_points_beside_other_images_say_so(figure, times, asked):

@@ -59,16 +59,17 @@ def plan(scale: Scale) -> list[Job]:
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
-    """(a), (b) curves of both couplings at the marked d_F; (c), (d) areas against d_F.
+    """(a), (b) curves at the marked d_F; (c), (d) areas against d_F.
 
-    Below them, beyond the paper, one ε: FGSM beside PGD.
+    Without a letter, beyond the paper: curves of the labelled coupling, and one ε, FGSM beside PGD.
     """
     with canvas(rows=4, columns=2, size=(10.4, 14.6)) as (fig, axes):
         for column, attack in enumerate(ATTACKS):
             for row, coupling in enumerate(COUPLINGS):
                 ax = axes[row, column]
                 draw_curves(ax, rows, scale, attack, coupling)
-                ax.set_title(f"({'ab'[column]}) {ATTACKS[attack]}, {coupling}")
+                letter = f"({'ab'[column]}) " if coupling == "averaged" else ""
+                ax.set_title(f"{letter}{ATTACKS[attack]}, {coupling}")
             draw_areas(axes[2, column], rows, scale, attack)
             axes[2, column].set_title(f"({'cd'[column]}) area under {ATTACKS[attack]} curves")
         draw_theory(axes[2, 0], rows)
