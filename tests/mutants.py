@@ -160,6 +160,7 @@ MUTANTS = [
     Mutant("sweep: a worker is killed as it ends", "sweep/local.py", "self.process.wait(patience)", "pass", SWEEP_ENGINES),
     Mutant("sweep: threads on the cluster", "sweep/cluster.py", "    use_one_thread()\n", "", "tests/sweep/test_cluster.py"),
     Mutant("sweep: a lost cluster unexplained", "sweep/cluster.py", "except (OSError, CancelledError, asyncio.CancelledError) as error:", "except ZeroDivisionError as error:", "tests/sweep/test_cluster.py"),
+    Mutant("progress: late, and no time left", "progress.py", "if left > 0 else told", "if left > -1e9 else told", SWEEP_RUNNER),
     Mutant("progress: rate of what is left", "progress.py", "(total - done) / rate", "total / rate", SWEEP_RUNNER),
     Mutant("paper: recorded distance of its own pairs", "paper/learning.py", '"recorded_boson_distance": share * mean', '"recorded_boson_distance": share * boson', PAPER),
     Mutant("paper: shares exchanged", "paper/learning.py", '"recorded_fermion_distance": (1 - share)', '"recorded_fermion_distance": share', PAPER),
