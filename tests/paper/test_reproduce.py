@@ -22,6 +22,7 @@ from fermibose.paper.figures import FIGURES
 from fermibose.paper.images import images
 from fermibose.paper.series import over_seeds, series
 from fermibose.paper.verdict import Verdict
+from fermibose.plotting import COLOURS
 from fermibose.sweep import Job, Row, Store, measurement, run
 
 TINY = scale.Scale(
@@ -123,6 +124,23 @@ def test_no_two_panels_have_the_same_letter(figure):
     letters = [title[:3] for title in titles if title.startswith("(")]
     assert letters == ["(a)", "(b)", "(c)", "(d)"][: len(letters)]
     assert len(letters) >= 2
+
+
+def test_every_line_of_the_distances_is_in_the_legend():
+    rows = [row(d_f, 0, recorded_fermion_distance=d_f) for d_f in (0.1, 0.2)]
+    bottom = fig4.draw(rows, TINY).axes[1]
+    named = {text.get_text() for text in bottom.get_legend().get_texts()}
+    assert {line.get_label() for line in bottom.lines} == named
+    assert "$D^2 = d_F$" in named
+
+
+def test_pairs_have_the_same_colour_in_all_figures(monkeypatch):
+    monkeypatch.setitem(COLOURS, "fermion", "red")
+    course = {"fermion_distance_per_epoch": [0.1, 0.2], "boson_distance_per_epoch": [0.1, 0.2]}
+    panel = fig3.draw([row(published.TRAJECTORY_D_F, 0, **course)], TINY).axes[1]
+    drawn = {line.get_label(): line.get_color() for line in panel.lines}
+    assert drawn["fermion pairs"] == "red"
+    assert drawn["boson pairs"] == COLOURS["boson"]
 
 
 @pytest.mark.parametrize("asked", [TINY, scale.full("nowhere")], ids=["tiny", "full"])

@@ -13,7 +13,7 @@ from fermibose.paper.runs import measure_representation, measure_training
 from fermibose.paper.scale import COUPLINGS, Scale
 from fermibose.paper.series import finished, over_seeds
 from fermibose.paper.verdict import Verdict, number
-from fermibose.plotting import canvas
+from fermibose.plotting import COLOURS, canvas
 from fermibose.sweep import Job, Row
 
 KINDS = (*COUPLINGS, "mlp")
@@ -123,13 +123,13 @@ def _draw_accuracies(ax: Any, rows: Sequence[Row], scale: Scale) -> None:
 
 def _draw_distances(ax: Any, rows: Sequence[Row], scale: Scale, coupling: str) -> None:
     table = published.trajectories()
-    for kind, colour in (("fermion", "#CC79A7"), ("boson", "#009E73")):
+    for kind in ("fermion", "boson"):
         for prefix, style in (("", "-"), ("recorded_", "--")):
             mean, _, spread = _course(rows, f"{prefix}{kind}_distance", coupling)
             if np.size(mean) > 1:
                 label = f"{kind}s, as recorded" if prefix else f"{kind} pairs"
                 epochs = np.arange(1, len(mean) + 1)
-                draw_band(ax, epochs, mean, spread, label, color=colour, linestyle=style)
+                draw_band(ax, epochs, mean, spread, label, color=COLOURS[kind], linestyle=style)
         if coupling == "averaged":
             values = table[f"hidden_recorded_{kind}_distance"][::4]
             ax.plot(table["epoch"][::4], values, ".", color=COLOUR["published"], markersize=5,

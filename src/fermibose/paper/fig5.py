@@ -25,7 +25,6 @@ from fermibose.plotting import canvas
 from fermibose.sweep import Job, Row, measurement
 
 ATTACKS = {"fgsm": "FGSM", "noise": "noise"}
-COMPARED = (0.05, 1.2)  # d_F between which areas are held against the published ones
 
 
 @measurement(version=1)
@@ -88,7 +87,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             Verdict("fig5", f"MLP: {name} area", float(mean), expected, 0.12 * expected,
                     error=number(error), unlike=unlike)
         )  # fmt: skip
-        averaged, labelled = (areas(rows, attack, c).within(*COMPARED) for c in COUPLINGS)
+        averaged, labelled = (areas(rows, attack, c).within(*published.COMPARED) for c in COUPLINGS)
         if len(averaged):
             target = published.at(averaged.x, f"{attack}_area", published.areas())
             off = averaged.mean / target - 1
