@@ -227,6 +227,7 @@ MUTANTS = [
     Mutant("report: damage unmentioned", "report/story.py", "for row in rows if row.damaged}", "for row in []}", REPORT),
     Mutant("report: one figure's data end it all", "report/story.py", "except (FermiboseError, OSError) as error:", "except ZeroDivisionError as error:", REPORT),
     Mutant("report: what is unknown called missing", "report/story.py", "dict.fromkeys(contents.unknown, ", "dict.fromkeys((), ", REPORT),
+    Mutant("report: a download for every figure", "paper/scale.py", "self.lost[which] = error", "pass", REPORT),
     Mutant("report: a chapter about shared runs", "report/story.py", "if 2 * len(rows) < len(jobs):", "if not rows:", REPORT),
     Mutant("report: half a chapter passes for whole", "report/story.py", "[] if chapter.whole else", "[] if True else", REPORT),
     Mutant("report: rows beside a phone's screen", "report/page.html.j2", '{% if block.stack %} class="stack"{% endif %}', "", REPORT),
