@@ -22,6 +22,7 @@ from fermibose.paper.figures import FIGURES
 from fermibose.paper.images import images
 from fermibose.paper.series import over_seeds, series
 from fermibose.paper.verdict import Verdict
+from fermibose.plotting import COLOURS
 from fermibose.sweep import Job, Row, Store, measurement, run
 
 TINY = scale.Scale(
@@ -115,6 +116,50 @@ def words_in(drawing):
         yield ax.get_title()
         if ax.get_legend():
             yield from (text.get_text() for text in ax.get_legend().get_texts())
+
+
+@pytest.mark.parametrize("figure", [fig3, fig4, fig5])
+def test_no_two_panels_have_the_same_letter(figure):
+    titles = [ax.get_title() for ax in figure.draw([], TINY).axes]
+    letters = [title[:3] for title in titles if title.startswith("(")]
+    assert letters == ["(a)", "(b)", "(c)", "(d)"][: len(letters)]
+    assert len(letters) >= 2
+
+
+def test_every_line_of_the_distances_is_in_the_legend():
+    rows = [row(d_f, 0, recorded_fermion_distance=d_f) for d_f in (0.1, 0.2)]
+    bottom = fig4.draw(rows, TINY).axes[1]
+    named = {text.get_text() for text in bottom.get_legend().get_texts()}
+    assert {line.get_label() for line in bottom.lines} == named
+    assert "$D^2 = d_F$" in named
+
+
+def test_pairs_have_the_same_colour_in_all_figures(monkeypatch):
+    monkeypatch.setitem(COLOURS, "fermion", "red")
+    course = {"fermion_distance_per_epoch": [0.1, 0.2], "boson_distance_per_epoch": [0.1, 0.2]}
+    panel = fig3.draw([row(published.TRAJECTORY_D_F, 0, **course)], TINY).axes[1]
+    drawn = {line.get_label(): line.get_color() for line in panel.lines}
+    assert drawn["fermion pairs"] == "red"
+    assert drawn["boson pairs"] == COLOURS["boson"]
+
+
+@pytest.mark.parametrize("asked", [TINY, scale.full("nowhere")], ids=["tiny", "full"])
+def test_the_legend_of_curves_hides_none_of_them(asked):
+    """Not even where the accuracy is 100 % at every strength."""
+    points = [(c, d_f) for c in ("averaged", "labelled") for d_f in (*scale.MARKED, 0.9, 1.0, 1.2)]
+    result = {"noise_curve": [1.0] * 80, "fgsm_curve": [1.0] * 80}
+    rows = [
+        Row("", "", 1, {"coupling": coupling, "d_f": d_f}, 0, "", result)
+        for coupling, d_f in [*points, ("mlp", None)]
+    ]
+    drawing = fig5.draw(rows, asked)
+    drawing.draw_without_rendering()
+    for ax in drawing.axes[:4]:
+        assert len(ax.lines) > 8
+        box = ax.get_legend().get_window_extent()
+        for line in ax.lines:
+            drawn = ax.transData.transform(np.column_stack([*line.get_data()]))
+            assert not any(box.contains(*point) for point in drawn)
 
 
 @pytest.mark.parametrize("asked", [TINY, replace(TINY, dataset="mnist")], ids=["other", "same"])
@@ -291,6 +336,11 @@ def test_scales():
 def does(*, what, seed):
     if what == "fail":
         raise RuntimeError("no such luck")
+    if what == "fail twice":
+        try:
+            raise RuntimeError("no such luck")
+        except RuntimeError as error:
+            raise ValueError("first [line]\n  second") from error
     if what == "interrupt":
         signal.raise_signal(signal.SIGINT)
     return {}
@@ -330,6 +380,15 @@ def test_failed_runs_are_told_by_the_exit_status_after_everything_is_written(sta
     assert all((tmp_path / name).exists() for name in ("fig3.png", "fig4.png", "fig4.svg"))
     assert [figure for figure, *_ in judged(tmp_path)] == ["fig3", "fig4"]
     assert fbm("fig4", "--engine", "in-process", "--output", tmp_path).exit_code == 0
+
+
+def test_a_failure_is_told_with_all_lines_of_its_message_and_none_of_its_frames(staged, tmp_path):
+    staged(fig3="fail twice", fig4="fail")
+    told = fbm("all", "--engine", "in-process", "--output", tmp_path).stdout
+    start = "failed: {'what': 'fail twice'}, seed 0: "
+    assert f"\n{start}ValueError: first [line]\n      second\n" in told
+    assert "\nfailed: {'what': 'fail'}, seed 0: RuntimeError: no such luck\n" in told
+    assert told.count("no such luck") == 1
 
 
 def test_after_ctrl_c_only_what_was_written_is_named(staged, tmp_path):

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from fermibose.cavity import amp, sample_instance
+from fermibose.cavity.figures import draw_methods
 from fermibose.paper import fig2, instances, rho
 from fermibose.paper.agreement import chance, two_sigma
 from fermibose.paper.scale import full, quick
 from fermibose.paper.theory_curves import curve_of, measure_curve
+from fermibose.plotting import canvas
 from fermibose.sweep import Row
 from fermibose.theory import Problem, solve
 
@@ -116,6 +118,29 @@ def test_every_method_of_the_figure_is_planned_at_the_papers_parameters(scale):
     if scale.name == "full":
         assert {job.seed for job in jobs} == set(range(5))
         assert ("bp", 200) in {(job.params["method"], job.params["n"]) for job in jobs}
+
+
+def test_marks_stand_beside_their_value_only_where_several_share_it():
+    measured = [("amp", 9, 0.5), ("amp", 99, 0.5), ("bp", 9, 0.5), ("amp", 9, 1.0), ("bp", 9, 2.0)]
+    rows = [
+        {"method": method, "n": n, "alpha": alpha, "generalization_loss": 0.1, "converged": True}
+        for method, n, alpha in measured
+    ]
+    with canvas() as (_, ax):
+        draw_methods(ax, rows, "alpha")
+        found = {}
+        for container in ax.containers:
+            mark = container[0]
+            (value,) = mark.get_xdata()
+            shown, exact = (
+                transform.transform((value, 0.1))[0]
+                for transform in (mark.get_transform(), ax.transData)
+            )
+            found.setdefault(value, []).append(shown - exact)
+    assert found[1.0] == found[2.0] == [0.0]
+    left, middle, right = sorted(found[0.5])
+    assert (middle, right) == pytest.approx((0.0, -left))
+    assert right > 2  # pixels
 
 
 def test_points_that_were_not_solved_are_counted_in_the_figure():

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from fermibose.cli import app
 from fermibose.errors import FileFormatError, InputError
-from fermibose.paper import fig4, figures
+from fermibose.paper import fig3, fig4, fig5, figures
 from fermibose.paper import scale as scales
 from fermibose.paper.errata import ERRATA
 from fermibose.paper.verdict import Verdict
@@ -246,6 +246,22 @@ def test_only_figures_whose_data_cannot_be_loaded_are_left_out(store, tmp_path, 
     monkeypatch.setattr(story, "FIGURES", {"fig4": fig4})
     with pytest.raises(InputError, match="less than half of the runs of any figure of the full"):
         fbm(store.path, "--full", "--output", tmp_path / "report.html")
+
+
+def test_data_that_cannot_be_loaded_are_asked_for_once(store, monkeypatch):
+    asked = []
+
+    def load(dataset, **options):
+        asked.append(dataset)
+        raise InputError("no network")
+
+    monkeypatch.setattr(scales, "images", load)
+    monkeypatch.setattr(story, "FIGURES", {"fig3": fig3, "fig4": fig4, "fig5": fig5})
+    scales._checksum.cache_clear()
+    for times in (1, 2):  # asked again, it tries again
+        found = story.gather(store, replace(TINY, dataset="mnist", folder="elsewhere"))
+        assert found.unknown == dict.fromkeys(("fig3", "fig4", "fig5"), "no network")
+        assert asked == ["mnist"] * times
 
 
 def test_the_help_says_which_folder():

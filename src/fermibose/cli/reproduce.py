@@ -111,13 +111,20 @@ def _make(name: str, scale: "Scale", store: "Store", engine: "Engine", output: P
 
 
 def print_runs(what: str, rows: "Iterable[Row]") -> None:
-    """A line for each run that has no result, with the reason."""
+    """A line for each run that has no result, with the reason, however many lines that has."""
     for row in rows:
-        reason = (row.error or "").strip().splitlines()[-1]  # of its traceback
+        reason = _message(row.error or "").replace("\n", "\n    ")
         console.print(
             f"[yellow]{what}:[/] {escape(f'{row.params}, seed {row.seed}: {reason}')}",
             soft_wrap=True,
         )
+
+
+def _message(error: str) -> str:
+    """Type and message of an exception, from its traceback: what follows the indented frames."""
+    lines = error.strip().rpartition("Traceback (most recent call last):\n")[2].splitlines()
+    frames = next((k for k, line in enumerate(lines) if not line.startswith(" ")), 0)
+    return "\n".join(lines[frames:])
 
 
 def _write(

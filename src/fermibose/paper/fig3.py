@@ -13,7 +13,7 @@ from fermibose.paper.runs import measure_representation, measure_training
 from fermibose.paper.scale import COUPLINGS, Scale
 from fermibose.paper.series import finished, over_seeds
 from fermibose.paper.verdict import Verdict, number
-from fermibose.plotting import canvas
+from fermibose.plotting import COLOURS, canvas
 from fermibose.sweep import Job, Row
 
 KINDS = (*COUPLINGS, "mlp")
@@ -33,12 +33,15 @@ def plan(scale: Scale) -> list[Job]:
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
-    """Upper row: accuracies and distances over epochs. Lower row: the first three components."""
+    """Upper row: accuracies and distances over epochs. Lower row: the first three components.
+
+    Panels of the labelled coupling, which are not in the paper, have no letter.
+    """
     with canvas(rows=2, columns=3, size=(13.6, 8.2)) as (fig, axes):
         _draw_accuracies(axes[0, 0], rows, scale)
         _draw_distances(axes[0, 1], rows, scale, "averaged")
         _draw_distances(axes[0, 2], rows, scale, "labelled")
-        for ax, coupling, letter in zip(axes[1], KINDS, "ccd", strict=True):
+        for ax, coupling, letter in zip(axes[1], KINDS, ("(c) ", "", "(d) "), strict=True):
             _draw_components(ax, rows, scale, coupling, letter)
     return fig
 
@@ -120,20 +123,20 @@ def _draw_accuracies(ax: Any, rows: Sequence[Row], scale: Scale) -> None:
 
 def _draw_distances(ax: Any, rows: Sequence[Row], scale: Scale, coupling: str) -> None:
     table = published.trajectories()
-    for kind, colour in (("fermion", "#CC79A7"), ("boson", "#009E73")):
+    for kind in ("fermion", "boson"):
         for prefix, style in (("", "-"), ("recorded_", "--")):
             mean, _, spread = _course(rows, f"{prefix}{kind}_distance", coupling)
             if np.size(mean) > 1:
                 label = f"{kind}s, as recorded" if prefix else f"{kind} pairs"
                 epochs = np.arange(1, len(mean) + 1)
-                draw_band(ax, epochs, mean, spread, label, color=colour, linestyle=style)
+                draw_band(ax, epochs, mean, spread, label, color=COLOURS[kind], linestyle=style)
         if coupling == "averaged":
             values = table[f"hidden_recorded_{kind}_distance"][::4]
             ax.plot(table["epoch"][::4], values, ".", color=COLOUR["published"], markersize=5,
                     label=published_label(scale) if kind == "fermion" else None)  # fmt: skip
     ax.axhline(published.TRAJECTORY_D_F, color="0.6", linewidth=0.8, linestyle=":")
     ax.set(xlabel="epoch", ylabel="mean squared distance $D^2$", ylim=(0, 0.75))
-    ax.set_title(f"(b) {coupling}")
+    ax.set_title("(b) averaged" if coupling == "averaged" else coupling)
     legend(ax, fontsize=8, ncols=2, loc="upper right")
 
 
@@ -142,7 +145,7 @@ def _draw_components(
 ) -> None:
     """The first two components; full colour in the section where the third is small."""
     runs = finished(rows, "train_coordinates", coupling=coupling)
-    title = f"({letter}) {LABEL[coupling]}"
+    title = f"{letter}{LABEL[coupling]}"
     if not runs:
         ax.set_title(title)
         return legend(ax)
@@ -162,6 +165,6 @@ def _draw_components(
     listed = published.EXPLAINED["mlp" if coupling == "mlp" else "machine"]
     d_f = "" if coupling == "mlp" else f", $d_F$ = {published.PCA_D_F:g}"
     explained = f"r = {shares[0]} (of 20: {shares[1]})"
-    given = "" if coupling == "labelled" else f", {published_label(scale)}: {listed} %"
+    given = "" if coupling == "labelled" else f"\n{published_label(scale)}: {listed} %"
     ax.set_title(f"{title}{d_f}\n{explained}{given}")
     ax.set(xlabel="component 1", ylabel="component 2", aspect="equal")

@@ -39,8 +39,8 @@ def draw_curves(ax: Any, rows: Sequence[Row], scale: Scale, attack: str, couplin
     measured = published.CURVES_D_F if attack == "noise" else published.FGSM_CURVES_D_F
     shown = [x for x in sorted({*published.CURVES_D_F, *measured}) if x in found.x]
     shown = shown or found.x[:: max(len(found) // 6, 1)].tolist()
-    colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, max(len(shown), 1)))
-    for x, colour in zip(shown, colours, strict=False):
+    for x in shown:
+        colour = _colour_of(x)
         k = int(np.flatnonzero(found.x == x)[0])
         draw_band(ax, PAPER_STRENGTHS, found.mean[k], found.spread[k], f"$d_F$ = {x:g}",
                   color=colour, linewidth=1.2)  # fmt: skip
@@ -51,9 +51,16 @@ def draw_curves(ax: Any, rows: Sequence[Row], scale: Scale, attack: str, couplin
         draw_band(ax, PAPER_STRENGTHS, mean, spread, "MLP", color=COLOUR["mlp"], linestyle="--")
         _draw_published(ax, attack, None, COLOUR["mlp"])
     ax.plot([], [], ".", color=COLOUR["published"], label=published_label(scale))
-    ax.set(xlabel="strength ε", ylabel="accuracy (%)", ylim=(0, 100), xlim=(0, 0.8))
-    legend(ax, loc="upper right", fontsize=8, ncols=2)
+    ax.set(xlabel="strength ε", ylabel="accuracy (%)", xlim=(0, 0.8))
+    ax.set(ylim=(0, 132), yticks=range(0, 101, 20))  # the legend is above all that can be drawn
+    legend(ax, loc="upper right", fontsize=8, ncols=4, columnspacing=1, handlelength=1.4)
     _draw_example(ax, rows, attack, coupling)
+
+
+def _colour_of(d_f: float) -> Any:
+    """The same in all panels; without the last tenth of the map, yellow that is hard to see."""
+    marked = sorted({*published.CURVES_D_F, *published.FGSM_CURVES_D_F})
+    return mpl.colormaps["viridis"](np.interp(d_f, marked, np.linspace(0, 0.9, len(marked))))
 
 
 def _draw_published(ax: Any, attack: str, d_f: float | None, colour: Any) -> None:
