@@ -227,8 +227,11 @@ def test_bad_parameters_are_named_in_fit(clusters):
     ):
         with pytest.raises(InputError, match=message):
             FermiBoseClassifier(**(QUICK | bad)).fit(*clusters)
+    unfit = FermiBoseTransformer(image_shape=64)
     with pytest.raises(InputError, match="image_shape"):
-        FermiBoseTransformer(image_shape=64).fit(clusters[0])
+        unfit.fit(clusters[0])
+    with pytest.raises(NotFittedError):
+        unfit.transform(clusters[0])
     with pytest.raises(ValueError, match="pairing"):
         FermiBoseTransformer(pairing="none").fit(*clusters)
     with pytest.raises(ValueError, match="needs y"):

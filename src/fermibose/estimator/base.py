@@ -31,7 +31,6 @@ class FermiBoseEstimator(BaseEstimator):
     def _train(self, x: Floats, y: npt.NDArray[np.int64], **settings: Any) -> Training:
         """Train on checked inputs; the net that results takes raw inputs."""
         scaling = _offset_and_gain(x, self.scaling)
-        self.scaling_ = "none" if scaling is None else "per_feature"
         recipe = Recipe(
             hidden=tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
             energy=PairEnergy(
@@ -61,11 +60,12 @@ class FermiBoseEstimator(BaseEstimator):
             )
         if scaling is not None:
             training.net.take_raw_inputs(*(torch.from_numpy(values) for values in scaling))
+        self.scaling_ = "none" if scaling is None else "per_feature"
         return training
 
     def _evaluate(self, x: npt.ArrayLike, *, hidden: bool) -> Floats:
         """In float64, so that a sample's result does not depend on the others in its batch."""
-        check_is_fitted(self)
+        check_is_fitted(self, "net_")
         inputs = validate_data(self, x, dtype=np.float64, reset=False)
         net = copy.deepcopy(self.net_).double()
         with torch.no_grad():
