@@ -186,6 +186,13 @@ def test_attacks_that_would_try_nothing_are_refused(net, images, options, messag
         auto_attack(net, *images, ThreatModel(), **options)
 
 
+@pytest.mark.parametrize(("attack", "classes"), [("apgd-dlr", 2), ("apgd-t", 3)])
+def test_losses_that_need_more_classes_are_refused(linear, attack, classes):
+    x, y, w, _ = linear_problem(classes, "linf", 4)
+    with pytest.raises(InputError, match=f"{attack} needs {classes + 1} classes"):
+        auto_attack(linear(w), x, y, ThreatModel("linf", 0.25, (-8.0, 8.0)), attacks=attack)
+
+
 def test_one_attack_may_be_given_by_its_name(net, images):
     found = auto_attack(net, images[0][:5], images[1][:5], ThreatModel(), attacks="apgd-ce")
     assert found.parameters["attacks"] == ["apgd-ce"]

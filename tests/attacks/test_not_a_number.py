@@ -85,7 +85,8 @@ def test_autoattack_flags_nan(cliff):
         assert not found.robust[BEYOND].any()
 
 
-def test_points_that_are_no_numbers_are_no_examples_of_autoattack():
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_points_that_are_no_numbers_are_no_examples_of_autoattack(norm):
     """√x has an infinite slope at 0, and 0·∞ is NaN; the class never changes, whatever is tried."""
 
     class Rooted(nn.Module):
@@ -96,9 +97,14 @@ def test_points_that_are_no_numbers_are_no_examples_of_autoattack():
     x = torch.zeros(5, 3)
     x[:, 0] = 0.5
     y = torch.ones(5, dtype=torch.long)
-    found = auto_attack(Rooted(), x, y, ThreatModel("linf", 0.1), attacks=["apgd-ce"])
+    found = auto_attack(Rooted(), x, y, ThreatModel(norm, 0.1), attacks=["apgd-ce"])
     assert found.robust_accuracy == 1
     assert torch.isfinite(found.examples).all()
+    assert [flag.split(":")[0] for flag in found.flags] == (
+        ["gradients that are NaN or infinite led AutoAttack astray on 5 of 5 images"]
+        if norm == "l2"  # while the sign of NaN is 0
+        else []
+    )
 
 
 def test_an_audit_does_not_establish_what_rests_on_nan(cliff):

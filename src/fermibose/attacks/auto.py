@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fermibose.attacks.balls import ball_around
 from fermibose.attacks.frame import Frame
@@ -21,6 +21,7 @@ from fermibose.progress import Advance, progress_bar
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}
+_CLASSES = {"apgd-dlr": 3, "apgd-t": 4}  # that the loss of an attack needs
 
 
 def auto_attack(
@@ -55,6 +56,11 @@ def auto_attack(
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
         logits = victim.model(victim.x[:1].requires_grad_())
         chosen = tuple(attacks) if attacks is not None else ensemble(logits.shape[1])
+        for attack in chosen:
+            if logits.shape[1] < _CLASSES.get(attack, 2):
+                raise InputError(
+                    f"{attack} needs {_CLASSES[attack]} classes, the model has {logits.shape[1]}"
+                )
         flags: list[str] = []
         if not logits.requires_grad:
             chosen = tuple(attack for attack in chosen if attack == "square")
@@ -81,7 +87,7 @@ def auto_attack(
                 found, _ = adversary.run_standard_evaluation(
                     frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
                 )
-                # Gradients that are no numbers lead the reference to points that are none.
+                flags += _astray(found)
                 found = torch.where(found.isfinite(), found, frame.enter(victim.x[rows]))
                 examples[rows] = ball_around(victim.x[rows], threat).project(frame.leave(found))
         for part in victim.batches(rows):
@@ -107,6 +113,17 @@ def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
         raise InputError("auto_attack needs epsilon > 0")
     if attacks is not None and (not attacks or not set(attacks) <= KNOWN):
         raise InputError(f"attacks must be some of {sorted(KNOWN)}, got {list(attacks)}")
+
+
+def _astray(found: Tensor) -> list[str]:
+    """A flag if gradients that are no numbers have led the reference to points that are none."""
+    astray = int((~found.isfinite()).flatten(1).any(1).sum())
+    if not astray:
+        return []
+    return [
+        f"gradients that are NaN or infinite led AutoAttack astray on {astray} of {len(found)} "
+        "images: the robust accuracy is an upper bound at best"
+    ]
 
 
 def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:
