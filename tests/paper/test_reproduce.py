@@ -160,6 +160,11 @@ def test_the_legend_of_curves_hides_none_of_them(asked):
         for line in ax.lines:
             drawn = ax.transData.transform(np.column_stack([*line.get_data()]))
             assert not any(box.contains(*point) for point in drawn)
+    fgsm, noise = (
+        {line.get_label(): line.get_color() for line in ax.lines if "d_F" in line.get_label()}
+        for ax in drawing.axes[:2]
+    )
+    assert noise.items() < fgsm.items()  # a d_F has one colour
 
 
 @pytest.mark.parametrize("asked", [TINY, replace(TINY, dataset="mnist")], ids=["other", "same"])
