@@ -143,6 +143,8 @@ MUTANTS = [
     Mutant("theory: entropy upside down", "theory/solution.py", "(self.energy - self.free_energy)", "(self.free_energy - self.energy)", "tests/theory/test_thermodynamics.py"),
     Mutant("theory: energy of decay doubled", "theory/solution.py", "self.problem.weight_decay * self.q / 2", "self.problem.weight_decay * self.q", "tests/theory/test_thermodynamics.py"),
     Mutant("theory: attacks of any strength", "theory/observables.py", "if not np.all(strength >= 0):", "if False:", "tests/theory/test_observables.py"),
+    Mutant("theory: refined in vain", "theory/refinement.py", "_SURE = 2.0", "_SURE = 1e9", "tests/theory/test_solver.py"),
+    Mutant("theory: response of another lattice", "theory/saddle.py", "            self._response = None  # it was on other nodes\n", "", "tests/theory/test_solver.py"),
     Mutant("theory: any tolerance", "theory/checks.py", "not 0 < tol < below", "False", "tests/theory/test_problem.py"),
     Mutant("theory: accuracy off by √2", "theory/observables.py", "return problem.m * abs(M) / math.sqrt(q)", "return problem.m * abs(M) / math.sqrt(2 * q)", "tests/theory/test_observables.py"),
     Mutant("sweep: keys in any order", "sweep/values.py", "sort_keys=True", "sort_keys=False", SWEEP_JOBS),
