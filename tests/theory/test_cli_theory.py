@@ -58,6 +58,29 @@ def test_a_phase_diagram(tmp_path):
     assert (tmp_path / "phase_delta_alpha.png").exists()
 
 
+def test_ctrl_c_keeps_the_rows_that_were_finished(tmp_path, monkeypatch):
+    """In the third of four rows; the rows before it are those of the library."""
+
+    def interrupted(problem, start=None, *, tol=None):
+        if problem.alpha == 2.0:
+            raise KeyboardInterrupt
+        return solve(problem, start, tol=tol)
+
+    monkeypatch.setattr(curves, "solve", interrupted)
+    args = ["--sweep", "delta", "0.4", "0.5", "2", "--against", "alpha", "1", "2.5", "4",
+            "--workers", "1", "--output", str(tmp_path)]  # fmt: skip
+    result = CliRunner().invoke(app, ["theory", *args])
+    assert result.exit_code == 130
+    assert "wrote the 2 of 4 values of alpha finished" in re.sub(r"\s+", " ", result.output)
+    with (tmp_path / "phase_delta_alpha.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    points = [(0.4, 1.0), (0.5, 1.0), (0.4, 1.5), (0.5, 1.5)]
+    assert [(float(r["delta"]), float(r["alpha"])) for r in rows] == points
+    expected = [solve(Problem(delta=delta, alpha=alpha)).M for delta, alpha in points]
+    assert [float(r["M"]) for r in rows] == expected
+    assert not (tmp_path / "phase_delta_alpha.png").exists()
+
+
 @pytest.mark.parametrize("more", [(), ("--against", "rho", "0.4", "0.5", "2")])
 def test_every_core_is_the_default_of_curves_and_diagrams(tmp_path, monkeypatch, more):
     asked = []

@@ -266,9 +266,9 @@ def test_a_temperature_below_floating_point_is_refused(monkeypatch):
     axis, table = Axis.uniform(3.0, 3.0), Axis.uniform(0.01, 4.0)
     energies = pair_table(Problem(), table, table)
     channel = GaussianChannel(energies, 5e3, at=(axis, axis), on=(table, table))
-    lost = channel.response(5.0).lost
+    lost = channel.lost(5.0)
     np.testing.assert_array_equal(lost[0, :, 0], [0, 1])  # bosons at r = 0, and at r = 3
-    monkeypatch.setattr(search, "_LOST", -1.0)
+    monkeypatch.setattr(search, "LOST", -1.0)
     with pytest.raises(InputError, match=r"use a smaller beta, or math\.inf"):
         solve(Problem())
 
@@ -284,6 +284,24 @@ def test_a_hopeless_temperature_is_refused_without_trying_every_manner(monkeypat
     with pytest.raises(ConvergenceError, match="too large here"):
         solve(Problem(beta=2000.0))
     assert set(manners) == {1.0}  # one manner a start: rounding would stop the others too
+
+
+@pytest.mark.parametrize("beta", [1000.0, 2000.0])
+def test_what_will_be_refused_is_not_refined(monkeypatch, beta):
+    """The coarse grid sees the same weight lost: hundreds of iterations would end in it too."""
+    monkeypatch.setattr(refinement, "iterate", lambda *_, **__: pytest.fail("iterated in vain"))
+    with pytest.raises(ConvergenceError, match="too large here"):
+        solve(Problem(beta=beta, delta=0.6))
+
+
+def test_a_response_is_that_of_the_present_lattice():
+    """A state met on a neighbour's lattice, left, and met again on its own."""
+    saddle, fresh = SaddlePoint(Problem()), SaddlePoint(Problem())
+    here = Overlaps(1.0, 1.5, 5.0)
+    saddle.evaluate(Overlaps(1.05, 1.7, 5.2))
+    saddle.response(here)
+    saddle.evaluate(Overlaps(3.0, 12.0, 5.0))
+    np.testing.assert_array_equal(saddle.response(here).rr, fresh.response(here).rr)
 
 
 def test_a_state_known_to_be_unstable_is_not_a_solution(monkeypatch):

@@ -12,7 +12,7 @@ from fermibose.cli.options import check_folder, console, say
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
-    from fermibose.theory import Solution
+    from fermibose.theory import PhaseDiagram, Solution
 
 Axis = tuple[str, float, float, int]
 _AXIS = "NAME FROM TO POINTS"
@@ -65,6 +65,7 @@ def theory(
     """
     from fermibose.theory import Problem, phase_diagram, solve, trace
     from fermibose.theory.quantities import check_quantity
+    from fermibose.theory.workers import Interrupted
 
     problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness, activation)
     if against is None and quantity is not None:
@@ -85,10 +86,13 @@ def theory(
     else:
         quantity = quantity or "accuracy"
         check_quantity(quantity)  # before the work, not after it
-        diagram = phase_diagram(
-            problem, sweep[0], _values(sweep), against[0], _values(against), workers=workers
-        )
         stem = output / f"phase_{sweep[0]}_{against[0]}"
+        axes = (sweep[0], _values(sweep), against[0], _values(against))
+        try:
+            diagram = phase_diagram(problem, *axes, workers=workers)
+        except Interrupted as stop:
+            _keep(stop.done, stem.with_suffix(".csv"), rows=len(axes[3]))
+            raise
         diagram.save_csv(stem.with_suffix(".csv"))
         diagram.draw(stem.with_suffix(".png"), quantity=quantity)
         total, failures = diagram.map("M").size, diagram.failures
@@ -99,6 +103,14 @@ def theory(
         f"{total - len(failures)} of {total} points solved, "
         f"replica symmetry unstable at {unstable}; wrote {stem}.csv and {stem}.png"
     )
+
+
+def _keep(diagram: "PhaseDiagram", path: Path, *, rows: int) -> None:
+    """Write the rows of a diagram that were finished before Ctrl-C, if any."""
+    done = len(diagram.solutions)
+    if done:
+        diagram.save_csv(path)
+        say(f"interrupted: wrote the {done} of {rows} values of {diagram.y} finished to {path}")
 
 
 def _values(axis: Axis) -> list[float]:

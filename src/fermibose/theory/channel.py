@@ -49,7 +49,6 @@ class Response:
     rr: Array
     rt: Array
     tt: Array
-    lost: Array | None = None  # 1 where Z left the range of floating point, else 0
     growth: Array | None = None  # lim ‖∇²F‖²/β for β → ∞: not 0 beside a jump of ∇F
 
 
@@ -64,6 +63,9 @@ class Channel(Protocol):
 
     def energy(self, c: float) -> Array:
         """⟨H⟩, the mean energy of the pair."""
+
+    def lost(self, c: float) -> Array | None:
+        """1 where Z left the range of floating point, else 0; None if there is no Z."""
 
 
 def gaussian_kernels(
@@ -151,12 +153,15 @@ class GaussianChannel:
             rr=(m.r**2 - (r2 @ self._table.weight @ m.kernel_t[0].T) / m.Z) / self.beta,
             rt=(m.r * m.t - (m.left1 @ m.kernel_t[1].T) / m.Z) / self.beta,
             tt=(m.t**2 - (m.left @ t2.T) / m.Z) / self.beta,
-            lost=(m.Z <= _TINY).astype(float),
         )
 
     def energy(self, c: float) -> Array:
         """⟨H⟩."""
         return self._mean(self._table.weighted, c)
+
+    def lost(self, c: float) -> Array:
+        """1 where Z left the range of floating point, else 0."""
+        return (self._at_last(c).Z <= _TINY).astype(float)
 
     def mean(self, g: Array, c: float) -> Array:
         """⟨g⟩ = ∫ N g e^{−βH} / Z of a table like that of H."""

@@ -15,7 +15,7 @@ from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.quantities import COLUMNS, check_quantity, write_csv
 from fermibose.theory.solution import Solution
-from fermibose.theory.workers import spread
+from fermibose.theory.workers import Interrupted, spread
 
 
 @dataclass(frozen=True)
@@ -94,28 +94,35 @@ def phase_diagram(
 
     Every point is solved afresh, so that each is the solution of lowest free energy, not the
     continuation of a neighbour. Rows are shared by ``workers`` processes (default: one a core).
-    A point that cannot be solved is None; ConvergenceError is raised if no point can be.
+    A point that cannot be solved is None; ConvergenceError is raised if no point can be. Ctrl-C
+    raises ``Interrupted``, a KeyboardInterrupt whose ``done`` is the diagram of the finished rows.
     """
     if tol is not None:
         check_tol(tol)
     if x == y:
         raise InputError(f"x and y must be two different parameters, got {x!r} twice")
     rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
-    points = spread(
-        lambda row: [attempt(point, tol=tol) for point in row],
-        rows,
-        workers=workers,
-        show=show,
-        text="phase diagram",
-    )
-    failures = [p for row in points for p in row if isinstance(p, ConvergenceError)]
-    if len(failures) == sum(map(len, points)):
-        raise failures[0]
-    return PhaseDiagram(
-        x,
-        y,
-        numbers(x, x_values),
-        numbers(y, y_values),
-        tuple(tuple(None if isinstance(p, ConvergenceError) else p for p in row) for row in points),
-        tuple(str(failure) for failure in failures),
-    )
+    columns, heights = numbers(x, x_values), numbers(y, y_values)
+    try:
+        points = spread(
+            lambda row: [attempt(point, tol=tol) for point in row],
+            rows,
+            workers=workers,
+            show=show,
+            text="phase diagram",
+        )
+    except Interrupted as stop:
+        raise Interrupted(_diagram(x, columns, y, heights, stop.done)) from stop
+    diagram = _diagram(x, columns, y, heights, points)
+    if len(diagram.failures) == columns.size * heights.size:
+        raise next(p for p in points[0] if isinstance(p, ConvergenceError))
+    return diagram
+
+
+def _diagram(
+    x: str, columns: Array, y: str, heights: Array, points: list[list[Solution | ConvergenceError]]
+) -> PhaseDiagram:
+    """The diagram of the first rows, as many as there are points of."""
+    failures = (str(p) for row in points for p in row if isinstance(p, ConvergenceError))
+    rows = tuple(tuple(p if isinstance(p, Solution) else None for p in row) for row in points)
+    return PhaseDiagram(x, y, columns, heights[: len(rows)], rows, tuple(failures))

@@ -62,6 +62,9 @@ class MoreauChannel:
         """H(z*)."""
         return self._minima(c)[2].H
 
+    def lost(self, c: float) -> None:
+        """Nothing is: there is no Z."""
+
     def _offsets(self, z_r: Array, z_t: Array, c: float) -> tuple[Array, Array]:
         r, t, _, _ = self._axes
         return (r.nodes[:, None] - z_r) / c, (t.nodes - z_t) / c

@@ -9,7 +9,7 @@ from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, History, 
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import free_energy
 from fermibose.theory.saddle import SaddlePoint, distance, label_stiffness, to_overlaps, to_vector
-from fermibose.theory.search import ROUGH, Found, cold, too_cold
+from fermibose.theory.search import LOST, ROUGH, Found, cold, too_cold
 from fermibose.theory.solution import Solution
 from fermibose.theory.stability import resolved_at
 
@@ -20,6 +20,7 @@ _FAR, _CLOSE = (
     0.1,
     1e-3,
 )  # residuals beyond which it is no neighbour's, and below which one step does
+_SURE = 2.0  # grids agree on the weight that floating point loses to a few per cent
 _MOVE = 1e-4  # length of the differences that estimate a Jacobian
 _NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 _SMALL = 1e-4  # one that may be on its way there
@@ -33,6 +34,8 @@ def refine(problem: Problem, found: Sequence[Found], *, tol: float | None) -> So
     if not chosen.candidate.ordered:  # M = 0 is exact, and stays so
         overlaps, history = replace(overlaps, M=0.0), history.without(0)
     second, history = SaddlePoint(problem, coarseness=_SECOND), history.elsewhere()
+    if second.lost(overlaps) > _SURE * LOST:
+        raise cold(problem, overlaps)  # as it would be at the end, after hundreds of iterations
     rough = iterate(second, to_vector(overlaps), tol=_ENOUGH, max_iterations=12, history=history)
     solution = _finish(problem, rough, history, tol=tol)
     return replace(

@@ -74,6 +74,7 @@ class SaddlePoint:
             return self._last[1:]
         if self.lattice is None or not self.lattice.covers(problem, overlaps):
             self.lattice = make_lattice(problem, overlaps, **self._grid)
+            self._response = None  # it was on other nodes
         measure = self.measure(overlaps)
         average = averages(self.lattice.channel, measure, c=problem.delta**2 * overlaps.chi)
         self._last = (overlaps, average, conjugates(problem, overlaps, average))
@@ -86,12 +87,19 @@ class SaddlePoint:
 
     def response(self, overlaps: Overlaps) -> Response:
         """∇²F at a state, on the lattice of its evaluation."""
+        self.evaluate(overlaps)
+        assert self.lattice is not None
         if self._response is None or self._response[0] != overlaps:
-            self.evaluate(overlaps)
-            assert self.lattice is not None
             response = self.lattice.channel.response(self.problem.delta**2 * overlaps.chi)
             self._response = (overlaps, response)
         return self._response[1]
+
+    def lost(self, overlaps: Overlaps) -> float:
+        """The weight of the fields of a state at which floating point has lost Z."""
+        self.evaluate(overlaps)
+        assert self.lattice is not None
+        lost = self.lattice.channel.lost(self.problem.delta**2 * overlaps.chi)
+        return 0.0 if lost is None else self.measure(overlaps).mean(lost)
 
     def energy(self, overlaps: Overlaps) -> float:
         """Mean H of a training pair in a state."""

@@ -19,7 +19,7 @@ from fermibose.theory.solution import Candidate
 COARSE = 2.2  # coarseness of the grid
 ROUGH = 1e-4  # residual at which a fine grid can take over
 
-_LOST = 1e-5  # weight of the field that floating point may lose
+LOST = 1e-5  # weight of the field that floating point may lose
 
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
 Manner = tuple[float, float, int]
@@ -115,8 +115,7 @@ def settle(
 
 def too_cold(saddle: SaddlePoint, overlaps: Overlaps) -> bool:
     """Whether Z has left the range of floating point where a state's field has weight."""
-    lost = saddle.response(overlaps).lost
-    return lost is not None and saddle.measure(overlaps).mean(lost) > _LOST
+    return saddle.lost(overlaps) > LOST
 
 
 def cold(problem: Problem, state: Overlaps) -> TemperatureError:

@@ -1,7 +1,7 @@
 """Work shared by processes, with a progress bar: results come in the order of the tasks."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import joblib
 
@@ -12,6 +12,14 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what was finished before it in ``done``."""
+
+    def __init__(self, done: Any) -> None:
+        super().__init__()
+        self.done = done
+
+
 def spread(
     work: Callable[[Task], list[Result]],
     tasks: Sequence[Task],
@@ -20,14 +28,20 @@ def spread(
     show: bool | None,
     text: str = "solving",
 ) -> list[list[Result]]:
-    """work(task) for every task, in order, over ``workers`` processes (None: one a core)."""
+    """work(task) for every task, in order, over ``workers`` processes (None: one a core).
+
+    Ctrl-C raises Interrupted with the results so far.
+    """
     check_workers(workers)
     workers = joblib.cpu_count() if workers is None else workers
     results: list[list[Result]] = []
     with progress_bar(text, len(tasks), show=show) as advance:
-        for result in _results(work, tasks, min(workers, len(tasks))):
-            results.append(result)
-            advance()
+        try:
+            for result in _results(work, tasks, min(workers, len(tasks))):
+                results.append(result)
+                advance()
+        except KeyboardInterrupt as stop:
+            raise Interrupted(results) from stop
     return results
 
 
