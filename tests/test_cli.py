@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from fermibose import FermiBoseNet, __version__
@@ -13,6 +14,7 @@ from fermibose.attacks import ThreatModel, fgsm
 from fermibose.cli import app, main
 from fermibose.data import load_dataset, per_class
 from fermibose.machine.evaluation import evaluate
+from fermibose.machine.pairing import Noise, SelfSupervised, Shift
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import train
 
@@ -92,11 +94,33 @@ def test_self_supervised_training_from_the_command_line(tmp_path):
     assert [t["kind"] for t in metrics["recipe"]["pairing"]["transforms"]] == ["Shift", "Noise"]
 
 
+def test_noise_shift_and_ridge_reach_the_machine(tmp_path):
+    options = ("--pairing", "self", "--noise", 0.1, "--shift", 1, "--readout", "ridge")
+    run("train", *QUICK, *options, "--ridge", 0.5, "--output", tmp_path)
+    data = load_dataset("digits")
+    recipe = Recipe(
+        hidden=(20, 10),
+        epochs=2,
+        readout_epochs=3,
+        pairing=SelfSupervised((Shift((8, 8), 1), Noise(0.1))),
+        readout="ridge",
+        ridge=0.5,
+    )
+    expected = train(data.x_train, data.y_train, recipe).net.state_dict()
+    found = FermiBoseNet.load(tmp_path).state_dict()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["train", "--data", "nowhere"], "unknown data set 'nowhere'"),
         (["train", "--d-f", "-1"], "d_f must be a finite number >= 0"),
+        (["train", "--noise", "0.1"], "--noise is for --pairing self only: leave it out, or add"),
+        (["train", "--shift", "1"], "--shift is for --pairing self only"),
+        (["train", "--ridge", "0.1"], "--ridge is for --readout ridge only"),
+        (["train", "--ridge", "-1", "--readout", "ridge"], "ridge must be a finite number > 0"),
+        (["train", "--shift", "28", "--pairing", "self"], "a shift of 28 pixels does not fit"),
         (["train", "--hidden", "10,x"], "--hidden takes widths"),
         (["train", "--batch-size", "1"], "batch_size must be"),
         (["train", "--hidden", "10,0"], "--hidden takes widths of at least 1"),
@@ -172,6 +196,17 @@ def test_help_is_quick_and_names_the_commands():
     for command in ("train", "evaluate", "attack", "audit", "demo"):
         assert command in done.stdout
     assert run("version").strip() == __version__
+
+
+def test_python_finds_the_command_without_a_path():
+    command = [sys.executable, "-m", "fermibose"]
+    done = subprocess.run([*command, "version"], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == __version__
+    wrong = subprocess.run(
+        [*command, "evaluate", "nowhere"], check=False, capture_output=True, text=True
+    )
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("error: nowhere is not a saved model")
 
 
 def test_the_memory_of_a_training_is_that_of_its_largest_part(tmp_path, monkeypatch):

@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fermibose import FermiBoseClassifier, FermiBoseNet, FermiBoseTransformer
+from fermibose import FermiBoseClassifier, FermiBoseNet, FermiBoseTransformer, PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine import loop
+from fermibose.machine import ByLabel, RangeWarning, Recipe, loop, train
 
 QUICK = {
     "hidden": (30,),
@@ -74,6 +74,36 @@ def test_inputs_in_the_unit_range_pass_unchanged_and_others_are_rescaled_inside(
     # The net itself takes raw inputs, also after a round trip through its file.
     x64 = torch.tensor(1e6 + 250 * x)
     np.testing.assert_allclose(raw.net_(x64).numpy(), raw.decision_function(x64), atol=1e-4)
+
+
+def test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise(clusters):
+    x, y = clusters
+    stray = x.copy()
+    stray[3, 4] = 1.01
+    flipped = FermiBoseClassifier(**QUICK).fit(stray, y)
+    assert flipped.scaling_ == "per_feature"
+    assert flipped.net_.local_layers[0].bias is not None
+    low, high = stray.min(0), stray.max(0)
+    np.testing.assert_allclose(flipped.net_.gain.numpy(), 1 / (high - low), rtol=1e-12)
+    np.testing.assert_array_equal(flipped.net_.offset.numpy(), low)
+
+    raw = FermiBoseClassifier(**QUICK, scaling="none").fit(stray, y)
+    assert raw.scaling_ == "none"
+    assert raw.net_.gain is None
+    assert raw.net_.local_layers[0].bias is None
+    # Against the machine itself, which is given the stray entry, too.
+    recipe = Recipe(**(raw.net_.info["recipe"] | {"energy": PairEnergy(), "pairing": ByLabel()}))
+    with pytest.warns(RangeWarning):
+        machine = train(stray, np.unique(y, return_inverse=True)[1], recipe).net
+    for name, value in machine.state_dict().items():
+        assert torch.equal(raw.net_.state_dict()[name], value)
+
+    rounded = FermiBoseClassifier(**QUICK).fit(x * (1 + 1e-7), y)
+    assert rounded.scaling_ == "none"
+    forced = FermiBoseClassifier(**QUICK, scaling="per_feature").fit(x, y)
+    np.testing.assert_allclose(forced.net_.gain.numpy(), 1 / (x.max(0) - x.min(0)), rtol=1e-12)
+    layers = FermiBoseTransformer(hidden=(5,), epochs=1, scaling="none").fit(stray, y)
+    assert layers.net_.gain is None
 
 
 def test_constant_features_and_huge_values_are_harmless(clusters):
@@ -189,9 +219,16 @@ def test_bad_parameters_are_named_in_fit(clusters):
         ({"epochs": 1.5}, "epochs"),
         ({"d_f": None}, "d_f"),
         ({"hidden": 50}, "hidden"),
+        ({"n_jobs": "2"}, "n_jobs"),
+        ({"scaling": "per-feature"}, "scaling must be one of 'auto', 'none', 'per_feature'"),
+        ({"scaling": None}, "scaling"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"n_jobs": 1.5}, "n_jobs"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(InputError, match=message):
             FermiBoseClassifier(**(QUICK | bad)).fit(*clusters)
+    with pytest.raises(InputError, match="image_shape"):
+        FermiBoseTransformer(image_shape=64).fit(clusters[0])
     with pytest.raises(ValueError, match="pairing"):
         FermiBoseTransformer(pairing="none").fit(*clusters)
     with pytest.raises(ValueError, match="needs y"):

@@ -24,15 +24,17 @@ Advance = Callable[..., None]
 def pace(done: int, total: int, seconds: float, idle: float = 0.0) -> str:
     """Rate and time left after ``done`` steps in ``seconds``, and ``idle`` seconds since the last.
 
-    The mean over all steps: a step may take minutes, and parallel ones end in bursts.
+    The mean over all steps: a step may take minutes, and parallel ones end in bursts. No time is
+    told once the steps that are left take longer than that.
     """
     if not done or seconds <= 0:
         return ""
     rate = done / seconds
-    left = timedelta(seconds=round(max((total - done) / rate - idle, 0.0)))
+    left = round((total - done) / rate - idle)
     scaled = {"s": rate, "min": 60 * rate, "h": 3600 * rate}
     unit = next((unit for unit, value in scaled.items() if value >= 1), "h")
-    return f"{scaled[unit]:.3g}/{unit}, {left} left"
+    told = f"{scaled[unit]:.3g}/{unit}"
+    return f"{told}, {timedelta(seconds=left)} left" if left > 0 else told
 
 
 class _Pace(ProgressColumn):

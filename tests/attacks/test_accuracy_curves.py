@@ -20,6 +20,7 @@ from fermibose.attacks import (
     pgd,
     robustness_area,
 )
+from fermibose.attacks.probe import Scaled
 from fermibose.errors import InputError
 
 STRENGTHS = (0.0, 0.02, 0.05, 0.1, 0.3)
@@ -38,15 +39,54 @@ def test_the_curve_is_the_attack_at_each_strength(net, images, norm_name, attack
     assert curve.accuracy[0] > 0.8 > 0.5 > curve.accuracy[-1]
 
 
-def test_the_pgd_curve_is_pgd_at_each_strength(net, images):
+@pytest.mark.parametrize("losses", [None, "cross_entropy", ("margin", "cross_entropy")])
+@pytest.mark.parametrize("options", [{}, {"steps": 2, "restarts": 3}])
+def test_the_pgd_curve_is_pgd_at_each_strength(net, images, losses, options):
+    """With the same options, and with none given: one name, one attack."""
     x, y = images
+    strengths = (0.0, 0.4, 0.8)
     curve = accuracy_curve(
-        net, x, y, ThreatModel("l2"), epsilons=(0.0, 0.4, 0.8), attack="pgd", steps=6, seed=3
-    )
-    for row, epsilon in zip(curve.robust, (0.0, 0.4, 0.8), strict=True):
-        threat = ThreatModel("l2", epsilon)
-        alone = pgd(net, x, y, threat, steps=6, losses=("cross_entropy",), seed=3)
+        net, x, y, ThreatModel("l2"),
+        epsilons=strengths, attack="pgd", loss=losses, seed=3, **options,
+    )  # fmt: skip
+    if losses is not None:
+        options = options | {"losses": losses}
+    for row, epsilon in zip(curve.robust, strengths, strict=True):
+        alone = pgd(net, x, y, ThreatModel("l2", epsilon), seed=3, **options)
         np.testing.assert_array_equal(row, alone.robust.numpy())
+        assert curve.parameters == alone.parameters
+
+
+def test_the_pgd_curve_climbs_the_margin_where_the_cross_entropy_is_flat(net, images):
+    """Logits × 1000 change no answer, but leave the cross-entropy no gradient."""
+    x, y = images
+    loud = Scaled(net, 1000.0)
+    options = {"epsilons": (0.0, 0.1), "attack": "pgd", "steps": 5}
+    usual = accuracy_curve(loud, x, y, ThreatModel(), **options)
+    one = accuracy_curve(loud, x, y, ThreatModel(), loss="cross_entropy", **options)
+    assert one.accuracy[1] > one.accuracy[0] - 0.1
+    assert usual.accuracy[1] < usual.accuracy[0] - 0.2
+    assert "exactly zero" in one.flags[0]
+
+
+def test_the_demo_draws_pgd_itself(net, digits):
+    """The curve of ``fbm demo`` at ε = 0.1 is what ``fbm attack`` prints for that net and seed."""
+    from types import SimpleNamespace
+
+    from fermibose.cli.demo import _attack
+    from fermibose.data import per_class
+
+    x, y = (
+        np.concatenate(parts)
+        for parts in ((digits.x_test, digits.x_train), (digits.y_test, digits.y_train))
+    )
+    dataset = SimpleNamespace(x_test=x, y_test=y)
+    found = _attack({"machine": SimpleNamespace(net=net)}, dataset, seed=4)["machine"]["PGD"]
+    images = per_class(x, y, 100)
+    expected = pgd(net, *images, ThreatModel("linf", 0.1), seed=4)
+    at = found.epsilons.tolist().index(0.1)
+    np.testing.assert_array_equal(found.robust[at], expected.robust.numpy())
+    assert found.parameters == expected.parameters
 
 
 def test_all_strengths_share_one_backward_pass(net, images):
@@ -148,6 +188,10 @@ def test_noise_is_clipped_seeded_and_leaves_the_misclassified_alone(net, images)
         ({"attack": "square"}, "'one_step', 'pgd' or 'noise'"),
         ({"attack": "noise"}, "norm='noise'"),
         ({"loss": "hinge"}, "loss must be"),
+        ({"loss": ("cross_entropy", "margin")}, "one step climbs one loss, got cross_entropy, mar"),
+        ({"attack": "pgd", "loss": ()}, "at least one loss"),
+        ({"attack": "pgd", "steps": 0}, "steps must be a whole number of at least 1, got 0"),
+        ({"attack": "pgd", "restarts": 0}, "restarts must be"),
     ],
 )
 def test_impossible_curves_are_refused(net, images, options, message):

@@ -1,5 +1,6 @@
 """The audit. Oracles: honest nets must pass, nets masked in known ways must not."""
 
+import copy
 import json
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from torch import nn
 
 from fermibose.attacks import (
     AttackResult,
+    Audit,
     Curve,
     ThreatModel,
     audit,
@@ -17,10 +19,10 @@ from fermibose.attacks import (
     checks,
     pgd,
 )
-from fermibose.attacks.binarisation import binarisation_test
+from fermibose.attacks.binarisation import Binarisation, binarisation_test
 from fermibose.attacks.checks import transfer
-from fermibose.attacks.gradient import Ascent
-from fermibose.attacks.probe import Probe, largest_rise
+from fermibose.attacks.gradient import Ascent, pgd_ascent
+from fermibose.attacks.probe import Check, Probe, largest_rise
 from fermibose.errors import InputError
 from fermibose.machine.baselines import train_mlp
 from fermibose.machine.recipe import Recipe
@@ -65,7 +67,7 @@ class Decoy(Wrapped):
 
 
 def failed(found):
-    return {check.name for check in found.checks if not check.passed}
+    return {check.name for check in found.checks if check.outcome == "FAILED"}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def test_an_honest_mlp_is_established_in_l2_too(digits, few):
             Blocked,
             {
                 "gradients do not vanish",
-                "AutoAttack raises no flag",
+                "attacks raise no flag",
                 "chance at large ε",
                 "white box beats Square",
                 "binarisation test",
@@ -126,7 +128,7 @@ def test_an_honest_mlp_is_established_in_l2_too(digits, few):
         ),
         (
             Staircase,
-            {"gradients do not vanish", "AutoAttack raises no flag", "chance at large ε"},
+            {"gradients do not vanish", "attacks raise no flag", "chance at large ε"},
         ),
         (Decoy, {"chance at large ε", "white box beats Square", "binarisation test"}),
     ],
@@ -152,6 +154,44 @@ def test_transfer_from_a_given_rival(net, images):
     assert found.numbers["fooled"] == pytest.approx(1 - float(robust.double().mean()), abs=0.02)
     credulous = replace(probe, withstood=torch.ones_like(robust))
     assert not transfer(credulous, net).passed
+
+
+class Switch(Wrapped):
+    """The net in evaluation mode, and nothing to climb in training mode."""
+
+    def forward(self, x):
+        return self.net(x.detach() if self.training else x)
+
+
+def test_a_rival_is_attacked_in_evaluation_mode_and_left_as_it_was(net, images):
+    """A net in double precision and training mode stays so, and fools as it does in float32."""
+    x, y = images
+    robust = torch.ones(len(y), dtype=torch.bool)
+    probe = Probe(net, x, y, robust, 10, THREAT, 0.02, 0)
+    expected = transfer(probe, copy.deepcopy(net)).numbers["fooled"]
+    rival = Switch(copy.deepcopy(net)).double().train()
+    found = transfer(probe, rival)
+    assert found.numbers["fooled"] == pytest.approx(expected, abs=1 / len(y))
+    assert found.numbers["fooled"] > 0.1 + float((net(x).argmax(1) != y).double().mean())
+    assert all(module.training for module in rival.modules())
+    assert next(rival.parameters()).dtype == torch.float64
+
+
+def test_images_of_one_class_teach_no_rival(net, images):
+    x, y = images
+    one = torch.ones(int((y == 0).sum())).bool()
+    probe = Probe(net, x[y == 0], y[y == 0], one, 10, ThreatModel("linf", 0.3), 0.02, 0)
+    assert transfer(probe, None).outcome == "inconclusive"
+    assert transfer(probe, net).outcome == "FAILED"  # one that is given is asked
+
+
+def test_a_rival_for_other_images_is_refused_before_anything_runs(net, few, monkeypatch):
+    from fermibose.attacks import auditing
+
+    monkeypatch.setattr(auditing, "_attack_in_turn", lambda *_: pytest.fail("worked"))
+    for rival, message in (("mlp", "must be a torch module"), (nn.Linear(64, 3), "knows 3 class")):
+        with pytest.raises(InputError, match=message):
+            audit(net, *few, THREAT, rival=rival)
 
 
 class Scripted(Probe):
@@ -222,7 +262,57 @@ def test_binarisation_tells_a_working_attack_from_a_broken_one(net, images):
     assert blocked.success == 0
 
 
-def test_thelargest_rise():
+def test_random_points_solve_problems_in_few_features_only():
+    """In two dimensions every direction is tried; in 200 none of 40 points comes near the one."""
+    x = torch.full((20, 200), 0.5, dtype=torch.float64)
+    ascent = pgd_ascent(random_start=False)
+    for norm, epsilon in (("linf", 0.1), ("l2", 1.0)):
+        threat = ThreatModel(norm, epsilon)
+        easy = binarisation_test(lambda z: z[:, :2], x, threat, inner=2, ascent=ascent)
+        hard = binarisation_test(lambda z: z, x, threat, inner=100, ascent=ascent)
+        assert (easy.problems, easy.solved) == (hard.problems, hard.solved) == (20, 20)
+        assert easy.by_chance >= 19
+        assert hard.by_chance <= 1
+
+
+@pytest.mark.parametrize(
+    ("problems", "solved", "by_chance", "passed"),
+    [
+        (50, 50, 25, True),
+        (50, 50, 26, None),
+        (50, 48, 50, None),
+        (50, 47, 0, False),
+        (50, 47, 50, False),  # worse than chance: no excuse
+        (0, 0, 0, False),
+    ],
+)
+def test_problems_that_chance_solves_prove_nothing(
+    monkeypatch, net, images, problems, solved, by_chance, passed
+):
+    found = Binarisation(problems, solved, by_chance)
+    monkeypatch.setattr(checks, "binarisation_test", lambda *_, **__: found)
+    x, y = images
+    probe = Probe(net, x, y, torch.ones(len(y)).bool(), 10, THREAT, 0.02, 0)
+    check = checks.binarised(probe, None, 50)
+    assert check.passed is passed
+    assert f"random points {by_chance}" in check.evidence
+
+
+def test_what_is_inconclusive_stands_in_the_verdict_and_decides_nothing():
+    good, bad = Check("one", True, "1"), Check("two", False, "2")
+    open_ = Check("three", None, "3")
+    assert [check.outcome for check in (good, bad, open_)] == ["passed", "FAILED", "inconclusive"]
+    whole = Audit(THREAT, 100, 0.9, 0.5, (good,), {})
+    partly = Audit(THREAT, 100, 0.9, 0.5, (good, open_), {})
+    assert whole.verdict == whole.headline
+    assert partly.established
+    assert partly.verdict == f"{whole.verdict}; inconclusive: three (3)"
+    not_at_all = Audit(THREAT, 100, 0.9, 0.5, (good, open_, bad), {})
+    assert not not_at_all.established
+    assert not_at_all.verdict == "not established: two (2)"
+
+
+def test_the_largest_rise():
     assert largest_rise([1.0, 0.5, 0.2]) == 0
     assert largest_rise([1.0, 0.5, 0.55, 0.4, 0.7]) == pytest.approx(0.3)
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from fermibose.attacks import ThreatModel, auto_attack, pgd
-from fermibose.attacks.auto import Frame, ensemble
+from fermibose.attacks.auto import ensemble
+from fermibose.attacks.frame import Frame
 from fermibose.errors import FermiboseError, InputError
 
 EPSILON = {"linf": 0.08, "l2": 0.6}
@@ -53,29 +54,59 @@ def test_it_is_the_reference(net, images, norm, attacks):
     assert abs(ours.robust_accuracy - found.robust_accuracy) <= 0.02
 
 
-@pytest.mark.parametrize(("classes", "norm"), [(2, "l2"), (3, "linf")])
-def test_few_classes_flat_inputs_and_other_bounds(linear, classes, norm):
-    """Linear logits: fooled iff some margin falls below ε‖w_y − w_k‖_*; bounds too far to bind."""
-    rng = np.random.default_rng(classes)
-    x, w = rng.normal(size=(40, 7)), rng.normal(size=(classes, 7))
+def linear_problem(classes, norm, spread):
+    """Inputs, labels, weights and who withstands ε = 0.25 without bounds, in closed form.
+
+    Linear logits: fooled iff some margin falls below ε‖w_y − w_k‖ in the dual norm. The last input
+    lies anywhere within ±spread, as one of another unit may, and no logit depends on it.
+    """
+    rng = np.random.default_rng([0, classes])
+    x, w = rng.normal(size=(40, 8)), rng.normal(size=(classes, 8))
+    x[:, 7], w[:, 7] = rng.uniform(-spread, spread, 40), 0
+    x = x.astype(np.float32).astype(np.float64)
     y = (x @ w.T).argmax(1)
-    threat = ThreatModel(norm, 0.25, (-8.0, 8.0))
-    exact = []
+    gaps = []
     for image, label in zip(x, y, strict=True):
-        gaps = [
-            (w[label] - w[k]) @ image
-            - 0.25 * np.linalg.norm(w[label] - w[k], 1 if norm == "linf" else 2)
-            for k in range(classes)
-            if k != label
-        ]
-        exact.append(min(gaps) > 0)
+        rivals = [w[label] - w[k] for k in range(classes) if k != label]
+        order = 1 if norm == "linf" else 2
+        gaps.append(min(gap @ image - 0.25 * np.linalg.norm(gap, order) for gap in rivals))
+    assert np.abs(gaps).min() > 0.01  # nobody on the border, where rounding would decide
+    assert 0.2 < np.mean(np.array(gaps) > 0) < 0.9
+    return x, y, w, np.array(gaps) > 0
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize(
+    ("classes", "spread", "bound"), [(2, 4, 8.0), (3, 4, 8.0), (3, 4, np.inf), (3, 1000, 1000.0)]
+)
+def test_few_classes_flat_inputs_and_other_bounds(linear, classes, norm, spread, bound):
+    """Also where the bounds are thousands of ε apart: rounding must not cost the attack."""
+    x, y, w, exact = linear_problem(classes, norm, spread)
+    threat = ThreatModel(norm, 0.25, (-bound, bound))
     found = auto_attack(linear(w), x.astype(np.float32), y, threat, square_queries=200)
-    assert np.mean(exact) > 0.2
     np.testing.assert_array_equal(found.robust.numpy(), exact)
     assert found.parameters["attacks"] == list(ensemble(classes))
-    change = (found.examples - torch.tensor(x)).norm(torch.inf if norm == "linf" else 2, dim=1)
-    assert change.max() <= 0.25 * (1 + 1e-4)
+    examples = found.examples.numpy()
+    assert np.abs(examples).max() <= bound
+    change, rounding = np.abs(examples - x), np.spacing(np.abs(examples))
+    if norm == "linf":
+        assert (change <= 0.25 * (1 + 1e-6) + rounding).all()
+    else:
+        assert (np.linalg.norm(np.maximum(change - rounding, 0), axis=1) <= 0.25 * (1 + 1e-6)).all()
+    wrong = (examples @ w.T).argmax(1) != y
+    np.testing.assert_array_equal(wrong, ~exact)
     assert not found.flags
+
+
+def test_inputs_too_large_for_float32_are_flagged(linear):
+    """Where neighbours in float32 are 4 ε apart the attack cannot move, and must say so."""
+    x, y, w, exact = linear_problem(3, "linf", 4)
+    x[:, 7] *= 1e7
+    threat = ThreatModel("linf", 0.25, (-np.inf, np.inf))
+    found = auto_attack(linear(w), x.astype(np.float32), y, threat, attacks=["apgd-ce"])
+    assert found.robust_accuracy > np.mean(exact)
+    (flag,) = found.flags
+    assert "upper bound at best; rescale the inputs" in flag
 
 
 def test_the_frame_lays_flat_inputs_out_as_a_square():
@@ -136,17 +167,28 @@ def test_nothing_correct_means_nothing_attacked(net, images):
     assert torch.equal(found.examples, x)
 
 
+def test_what_the_reference_cannot_do_is_refused(net, images):
+    with pytest.raises(InputError, match="epsilon > 0"):
+        auto_attack(net, *images, ThreatModel("linf", 0.0))
+
+
 @pytest.mark.parametrize(
-    "threat", [ThreatModel("linf", 0.0), ThreatModel("l2", 1.0, (0.0, float("inf")))]
+    ("options", "message"),
+    [
+        ({"attacks": ("apgd",)}, r"got \['apgd'\]"),
+        ({"attacks": "apgd"}, r"got \['apgd'\]"),
+        ({"attacks": ()}, r"some of .*'square'\], got \[\]"),
+        ({"square_queries": 0}, "square_queries must be a whole number of at least 1"),
+    ],
 )
-def test_what_the_reference_cannot_do_is_refused(net, images, threat):
-    with pytest.raises(InputError, match="finite bounds"):
-        auto_attack(net, *images, threat)
+def test_attacks_that_would_try_nothing_are_refused(net, images, options, message):
+    with pytest.raises(InputError, match=message):
+        auto_attack(net, *images, ThreatModel(), **options)
 
 
-def test_unknown_attacks_are_named(net, images):
-    with pytest.raises(InputError, match=r"not \['apgd'\]"):
-        auto_attack(net, *images, ThreatModel(), attacks=("apgd",))
+def test_one_attack_may_be_given_by_its_name(net, images):
+    found = auto_attack(net, images[0][:5], images[1][:5], ThreatModel(), attacks="apgd-ce")
+    assert found.parameters["attacks"] == ["apgd-ce"]
 
 
 def test_the_missing_extra_is_named(net, images, monkeypatch):

@@ -11,7 +11,10 @@ from torch import nn
 
 from fermibose.attacks import ThreatModel, fgsm, one_step_l2, pgd
 from fermibose.attacks.balls import ball_around
+from fermibose.attacks.gradient import LONGEST_STEP
 from fermibose.attacks.losses import LOSSES
+from fermibose.attacks.threat import LARGEST
+from fermibose.errors import InputError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # foolbox imports from places SciPy no longer likes
@@ -165,6 +168,25 @@ def test_examples_stay_in_ball_and_bounds_and_are_what_the_flags_say(net, images
     finally:
         net.float()
     assert torch.equal(wrong, ~found.robust)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_the_longest_step_is_one_to_the_border(linear, norm):
+    """At any ε that is allowed; longer ones, which would overflow to no number, are refused."""
+    rng = np.random.default_rng(1)
+    x, w = rng.random((30, 5)), rng.normal(size=(2, 5))
+    y = (x @ w.T).argmax(1)
+    for epsilon in (0.2, LARGEST):
+        threat = ThreatModel(norm, epsilon, (-np.inf, np.inf))
+        usual, longest = (
+            pgd(linear(w), x, y, threat, step_size=size, dtype=torch.float32, random_start=False)
+            for size in (1.0, LONGEST_STEP)
+        )
+        assert torch.equal(longest.robust, usual.robust)
+        torch.testing.assert_close(longest.examples, usual.examples)
+    for size in (np.inf, np.nan, 1.001 * LONGEST_STEP):
+        with pytest.raises(InputError, match="step_size must be > 0 and <="):
+            pgd(linear(w), x, y, threat, step_size=size)
 
 
 def test_misclassified_images_are_never_attacked(linear):

@@ -1,11 +1,14 @@
 """The threat model and the checks before an attack. Oracle: what a person must be told."""
 
+import json
+from itertools import zip_longest
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from fermibose.attacks import ThreatModel, fgsm, gaussian_noise, one_step_l2, pgd
+from fermibose.attacks import Adversary, ThreatModel, fgsm, gaussian_noise, one_step_l2, pgd
 from fermibose.errors import InputError
 
 X, Y = np.full((3, 4), 0.5, np.float32), np.array([0, 1, 2])
@@ -41,6 +44,7 @@ def test_impossible_threats_are_named(arguments, message):
         (X, Y - 1, "one whole number"),
         (X, Y == 1, "one whole number"),
         (np.array([["a"]]), [0], "must be numbers"),
+        ([[0.1, 0.2], [0.3]], [0, 1], "must be arrays of numbers"),
         (X, [0, 1, 3], "labels go up to 3, but the model knows 3 classes"),
     ],
 )
@@ -64,6 +68,38 @@ def test_unusable_models_are_named(model, message):
         fgsm(model, X, Y, ThreatModel())
 
 
+FLOATS = (">f4", "<f4", ">f8", np.longdouble)
+WHOLE = (">i8", "<i2", np.uint8, np.uint16, np.uint32, np.uint64)
+
+
+@pytest.mark.parametrize(("kind", "whole"), list(zip_longest(FLOATS, WHOLE, fillvalue="<i4")))
+def test_arrays_of_any_layout_are_the_same_images(kind, whole, net, images):
+    """Foreign byte orders, unsigned labels, reversed and strided views: torch refuses them all."""
+    x, y = (tensor.numpy() for tensor in images)
+    kind = "<f4" if kind == "<i4" else kind
+    expected = fgsm(net, x, y, ThreatModel())
+    found = fgsm(net, x.astype(kind), y.astype(whole), ThreatModel())
+    assert torch.equal(found.robust, expected.robust)
+    assert torch.equal(found.examples, expected.examples)
+    backwards = fgsm(net, x.astype(kind)[::-1], y.astype(whole)[::-1], ThreatModel())
+    assert torch.equal(backwards.robust, expected.robust.flip(0))
+    other = np.repeat(np.asfortranarray(x), 2, axis=1).astype(kind)[:, ::2]
+    assert torch.equal(fgsm(net, other, y, ThreatModel()).robust, expected.robust)
+
+
+def test_one_loss_may_be_given_by_its_name(net, images):
+    alone = pgd(net, *images, ThreatModel(), losses="margin", steps=3)
+    assert alone.parameters["losses"] == ("margin",)
+    listed = pgd(net, *images, ThreatModel(), losses=["margin"], steps=3)
+    assert torch.equal(alone.examples, listed.examples)
+
+
+def test_strengths_of_numpy_are_ready_for_json():
+    threat = ThreatModel("linf", np.float32(0.5), (np.float64(0), np.inf))
+    record = json.loads(json.dumps(threat.as_dict(), allow_nan=False))
+    assert record == {"norm": "linf", "epsilon": 0.5, "bounds": [0.0, None]}
+
+
 def test_a_model_that_returns_nan_is_refused(linear):
     with pytest.raises(InputError, match="returns NaN"):
         fgsm(linear(np.full((3, 4), np.nan)), X, Y, ThreatModel())
@@ -84,20 +120,28 @@ def test_an_attack_refuses_a_norm_it_is_not_made_for(attack, norm, message, line
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "message"),
     [
-        {"steps": 0},
-        {"restarts": 0},
-        {"step_size": 0.0},
-        {"losses": ()},
-        {"losses": ("hinge",)},
-        {"batch_size": 0},
-        {"dtype": torch.float16},
+        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
+        ({"steps": 2.5}, "steps must be a whole number"),
+        ({"restarts": 0}, "restarts must be"),
+        ({"step_size": 0.0}, "step_size must be > 0"),
+        ({"losses": ()}, "at least one loss"),
+        ({"losses": ("hinge",)}, "got 'hinge'"),
+        ({"losses": "hinge"}, "got 'hinge'"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"dtype": torch.float16}, "dtype must be"),
     ],
 )
-def test_impossible_attack_parameters_are_refused(bad, linear):
-    with pytest.raises(InputError):
+def test_impossible_attack_parameters_are_refused(bad, message, linear):
+    with pytest.raises(InputError, match=message):
         pgd(linear(np.ones((3, 4))), X, Y, ThreatModel(), **bad)
+
+
+def test_an_adversary_without_steps_is_refused():
+    model, x, y = nn.Linear(4, 3), torch.tensor(X), torch.tensor(Y)
+    with pytest.raises(InputError, match="steps must be a whole number of at least 1, got 0"):
+        Adversary(ThreatModel(), steps=0)(model, x, y, torch.Generator())
 
 
 def test_normalisation_inside_the_model_gives_the_attack_on_its_own_scale(net, images):

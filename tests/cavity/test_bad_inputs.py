@@ -93,7 +93,9 @@ def test_too_few_weights_are_the_reason_given(algorithm, least):
 
 
 WIDE = r"too wide or too far out: use a smaller delta or m, a larger weight_decay, .* order 1;"
-SHARP = r"too sharp: use a larger delta, a smaller beta or weight_decay, or a larger n .*;"
+SHARP = (
+    r"too sharp: use a larger delta, a smaller beta .*, a less steep activation, or a larger n .*;"
+)
 
 
 @pytest.mark.parametrize(

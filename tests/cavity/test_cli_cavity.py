@@ -121,6 +121,7 @@ def test_options_of_sweeps_reach_the_algorithm(monkeypatch, tmp_path, method):
             ["--method", "ground", "--max-iterations", "5", "--damping", "0"],
             "^--damping is for --method amp and bp only: leave it out with ground",
         ),
+        (["--method", "ground", "--softness", "0"], "^--method ground .* use --softness > 0"),
         (["--method", "ground", "--beta", "50"], "--beta 50 is not for --method ground.*leave it"),
     ],
 )
@@ -129,6 +130,16 @@ def test_errors_for_people(args, says, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=says):
         run("--n", "30", *args)
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_is_answered(monkeypatch, tmp_path):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fermibose.cavity.amp", interrupt)
+    result = CliRunner().invoke(app, ["cavity", *WARM, "--output", str(tmp_path)])
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted\n"
 
 
 def test_the_memory_of_belief_propagation_is_checked_before_an_instance_is_drawn(monkeypatch):

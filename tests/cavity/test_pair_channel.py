@@ -56,8 +56,9 @@ def brute(problem, omega, V, same):
         (Problem(beta=5.0), 0.8),
         (Problem(beta=150.0, d_f=2.0), 0.12),
         (Problem(beta=20.0, d_f=0.3, softness=0.05), 0.4),
+        (Problem(beta=10.0, activation=lambda z: np.tanh(10 * z)), 0.25),
     ],
-    ids=["default", "warm", "cold", "soft"],
+    ids=["default", "warm", "cold", "soft", "steep"],
 )
 def test_moments_are_the_integrals(problem, s):
     V = covariances(s)

@@ -2,6 +2,7 @@
 integration in two dimensions, replica theory, a grid search."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.special import roots_legendre
 
 from fermibose.cavity import Instance, Pairs, ground_state, hmc, sample_instance, sampling
 from fermibose.cavity.landscape import Landscape
-from fermibose.cavity.sampling import ladder
+from fermibose.cavity.sampling import ladder, overlap
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solve
 
@@ -130,6 +131,47 @@ def test_the_energy_of_a_pair_is_that_of_the_pairs_there_are():
     instance = Instance(instance.problem, four, four, 0)
     found = hmc(instance, hottest=None, trajectories=1500, warm_up=300, seed=1)
     assert found.training_loss == pytest.approx(exact(instance)[2], rel=0.1)
+
+
+@pytest.mark.parametrize("flips", [True, False])
+def test_the_overlap_of_chains(flips):
+    """Two of four chains near a state, two near its mirror image; the mean weight is zero."""
+    rng = np.random.default_rng(0)
+    state = rng.standard_normal(200)
+    state -= state.mean()
+    w = np.array([1, -1, -1, 1]) * state[:, None] + 0.1 * rng.standard_normal((200, 4))
+    pairs = [(a, b) for a in range(4) for b in range(a)]
+    plain = [sum(w[i, a] * w[i, b] for i in range(200)) / 200 for a, b in pairs]
+    expected = np.mean(np.abs(plain) if flips else plain)
+    assert overlap(w, flips=flips) == pytest.approx(expected, rel=1e-12)
+    assert math.isnan(overlap(w[:, :1], flips=flips))
+
+
+def test_without_clusters_the_overlap_has_no_sign():
+    """m = 0: M vanishes, and its sign says nothing about which of ±w a chain is near."""
+    instance = sample_instance(Problem(m=0.0, beta=10.0), 100, seed=2)
+    walk = hmc(instance, hottest=2.0, trajectories=150, warm_up=100).history
+    assert walk.Q.min() > 0
+    shifted = Problem(m=0.0, beta=10.0, activation=lambda z: np.tanh(z + 1.0))
+    walk = hmc(sample_instance(shifted, 20, seed=2), trajectories=60, warm_up=20).history
+    assert walk.Q.min() < 0  # −w is another state there: nothing may be flipped
+
+
+def test_weights_that_vanish_have_predictions_too():
+    """Of bosons alone w = 0 is the ground state; ε_g is that of weights that nearly vanish."""
+    problem = Problem(rho=1.0, beta=math.inf)
+    found = ground_state(sample_instance(problem, 5), start=np.zeros(5), restarts=1)
+    assert (found.q, found.accuracy, found.generalization_loss) == (0.0, 0.5, 0.0)
+    mixed = replace(found, instance=sample_instance(Problem(rho=0.3, beta=math.inf), 5))
+    nearly = replace(mixed, weights=np.full(5, 1e-9) * [1, -1, 1, -1, 0])
+    assert mixed.generalization_loss == pytest.approx(nearly.generalization_loss, rel=1e-9)
+    assert mixed.fermion_distance == mixed.boson_distance == 0
+
+
+def test_the_verdict_of_one_chain_speaks_of_one():
+    instance = sample_instance(Problem(beta=5.0), 20, seed=0)
+    assert "halves of the only chain" in hmc(instance, chains=1, trajectories=20).verdict
+    assert "the chains" in hmc(instance, trajectories=20).verdict
 
 
 def test_the_same_seed_walks_the_same_way():

@@ -9,11 +9,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fermibose import FermiBoseNet
+from fermibose import FermiBoseClassifier, FermiBoseNet
 from fermibose.cli import app
 from fermibose.data import dataset as datasets
 from fermibose.data import load_dataset
-from fermibose.errors import FermiboseError, InputError
+from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.machine.evaluation import evaluate
 
 QUICK = ("--epochs", 1, "--readout-epochs", 2, "--hidden", 4)
@@ -33,12 +33,12 @@ def judged(model, *arguments):
     return text, json.loads(file.read_text())
 
 
-def model_of(name, folder, **record):
-    """A net of 784 inputs that says it was trained on ``name``; None: that says nothing."""
+def model_of(folder, **record):
+    """A net of 784 inputs with this record of its training data; none: it says nothing."""
     net = FermiBoseNet(784, (3,), 10)
     net.initialise(torch.Generator().manual_seed(0))
-    if name is not None:
-        net.info = {"data": {"name": name, "checksum": "0" * 16, **record}}
+    if record:
+        net.info = {"data": {"checksum": "0" * 16} | record}
     net.save(folder)
     return folder
 
@@ -64,6 +64,21 @@ def test_by_default_a_model_is_judged_on_what_it_was_trained_on(tmp_path):
     run("attack", model, "--per-class", 2, "--output", tmp_path / "attack")
     record = json.loads((tmp_path / "attack" / "attack.json").read_text())
     assert record["data"]["name"] == "digits"
+
+
+def test_a_model_is_judged_on_the_test_images_it_was_scored_on(tmp_path):
+    model = tmp_path / "run"
+    counts = ("--train-per-class", 20, "--test-per-class", 10)
+    run("train", "--data", "digits", *QUICK, *counts, "--output", model)
+    metrics = json.loads((model / "metrics.json").read_text())
+    text, found = judged(model)
+    assert "100 test images" in text
+    assert "note:" not in text
+    assert found["accuracy"] == metrics["history"]["readout"]["test_accuracy"][-1]
+    assert "50 test images" in judged(model, "--test-per-class", 5)[0]
+    assert "200 test images" in judged(model, "--test-per-class", 20)[0]
+    assert "355 test images" in judged(model, "--data", "digits")[0]
+    assert "100 test images" in run("attack", model, "--output", tmp_path / "attack")
 
 
 def test_a_folder_is_found_again_and_missed_with_a_remedy(
@@ -127,7 +142,7 @@ def test_other_files_of_the_same_name_are_told_apart(tmp_path, small, write_fold
     ],
 )
 def test_other_data_are_announced(tmp_path, write_folder, trained, scored, seen):
-    model = model_of(trained, tmp_path / "run")
+    model = model_of(tmp_path / "run", name=trained)
     folder = mnist_like(tmp_path / "letters", write_folder)
     options = {"mnist": ("mnist", "--folder", folder), "letters": (folder,)}
     text, _ = judged(model, "--data", *options.get(scored, (scored,)))
@@ -136,7 +151,7 @@ def test_other_data_are_announced(tmp_path, write_folder, trained, scored, seen)
 
 
 def test_a_model_that_does_not_say_is_judged_on_mnist5k(tmp_path):
-    text, found = judged(model_of(None, tmp_path / "run"))
+    text, found = judged(model_of(tmp_path / "run"))
     assert "does not say what it was trained on; it is judged on mnist5k" in text
     assert found["data"]["name"] == "mnist5k"
     text, _ = judged(tmp_path / "run", "--data", "mnist5k")
@@ -148,14 +163,64 @@ def test_a_model_that_does_not_say_is_judged_on_mnist5k(tmp_path):
     assert "does not say what it was trained on" in text
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"name": 5},
+        {"load": [1]},
+        {"load": None},
+        {"checksum": None},
+        {"load": {}},
+        {"load": {"name": "digits", "folder": ["x"]}},
+        {"load": {"name": "digits", "test_per_class": "ten"}},
+        {"load": {"name": ["digits"]}},
+    ],
+)
+def test_a_damaged_record_of_the_data_is_refused(tmp_path, damage):
+    record = {"name": "digits", "checksum": "0" * 16, "load": {"name": "digits"}} | damage
+    model = model_of(tmp_path / "run", **record)
+    for options in ((), ("--data", "mnist5k")):
+        with pytest.raises(FileFormatError, match=r"run is damaged: .*training data.*again"):
+            judged(model, *options)
+
+
+NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "attack", "audit"])
+def test_classes_that_are_not_the_labels_are_refused(tmp_path, command):
+    """Alphabetically, output 0 stands for "eight": scored by position it would be wrong."""
+    data = load_dataset("digits", train_per_class=10)
+    settings = {"hidden": (30,), "epochs": 2, "readout": "ridge", "random_state": 0}
+    model = FermiBoseClassifier(**settings).fit(data.x_train, np.array(NAMES)[data.y_train])
+    assert model.score(data.x_test, np.array(NAMES)[data.y_test]) > 0.7
+    model.net_.save(tmp_path / "run")
+    options = () if command == "evaluate" else ("--output", tmp_path / "found")
+    with pytest.raises(InputError, match=r"stand for 'eight', 'five', .*labels 0 … 9"):
+        run(command, tmp_path / "run", "--data", "digits", *options)
+
+
+def test_names_of_the_labels_themselves_are_classes_too(tmp_path):
+    data = load_dataset("digits", train_per_class=10)
+    settings = {"hidden": (30,), "epochs": 2, "readout": "ridge", "random_state": 0}
+    model = FermiBoseClassifier(**settings).fit(data.x_train, data.y_train.astype(str))
+    model.net_.save(tmp_path / "run")
+    _, found = judged(tmp_path / "run", "--data", "digits")
+    assert found["accuracy"] == model.score(data.x_test, data.y_test.astype(str)) > 0.7
+    model.fit(data.x_train[data.y_train > 3], data.y_train[data.y_train > 3])
+    model.net_.save(tmp_path / "run")
+    with pytest.raises(InputError, match=r"stand for 4, 5, 6, 7 ….*labels 0 … 5"):
+        judged(tmp_path / "run", "--data", "digits")
+
+
 def test_a_folder_for_bundled_data_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"^a folder goes with"):
-        judged(model_of("mnist5k", tmp_path / "run"), "--folder", tmp_path)
+        judged(model_of(tmp_path / "run", name="mnist5k"), "--folder", tmp_path)
 
 
 def test_images_of_another_size_are_refused_with_the_option(tmp_path):
     with pytest.raises(InputError, match=r"64 features, but the net takes 784: .*--data"):
-        judged(model_of("mnist5k", tmp_path / "run"), "--data", "digits")
+        judged(model_of(tmp_path / "run", name="mnist5k"), "--data", "digits")
 
 
 def test_subsets_are_named_by_what_was_asked_for():

@@ -216,3 +216,62 @@ def test_pair_loss_trains_a_module_like_autograd_over_all_pairs():
     loss.backward()
     for gradient, parameter in zip(ours, model.parameters(), strict=True):
         torch.testing.assert_close(gradient, parameter.grad, rtol=1e-10, atol=1e-14)
+
+
+def test_a_second_derivative_is_refused_instead_of_wrong():
+    """By autograd over all pairs it is not zero, which the saved force would make of it."""
+    h, labels = batch(2, 8, 5, 3)
+    h.requires_grad_()
+    i, j = torch.triu_indices(8, 8, 1)
+    pair = PairEnergy(0.3, softness=0.01)
+    over_pairs = pair.energy((h[i] - h[j]).square().mean(1), labels[i] == labels[j]).mean()
+    (slope,) = torch.autograd.grad(over_pairs, h, create_graph=True)
+    assert torch.autograd.grad(slope.square().sum(), h)[0].abs().max() > 1e-4
+    (slope,) = torch.autograd.grad(PairLoss(pair)(h, labels) * h.sum(), h, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        slope.square().sum().backward()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, -1e5])
+@pytest.mark.parametrize("coupling", ["labelled", "averaged"])
+def test_pair_loss_keeps_its_digits_far_from_the_origin(offset, coupling):
+    """Against the loop over pairs in float64, for the very float32 numbers that PairLoss gets."""
+    generator = torch.Generator().manual_seed(0)
+    h = torch.randn(24, 30, generator=generator).add_(offset).requires_grad_()
+    labels = torch.randint(3, (24,), generator=generator)
+    pair = PairEnergy(2.5, coupling=coupling)
+    energy, gradient = loop_over_pairs(h, labels, pair)
+    loss = PairLoss(pair)(h, labels)
+    loss.backward()
+    assert loss.item() == pytest.approx(energy, rel=1e-6)
+    assert (h.grad - gradient).abs().max() <= 1e-6 * gradient.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "resolution"), [(torch.bfloat16, 2.0**-8), (torch.float16, 2.0**-11)]
+)
+def test_pair_loss_of_half_precision_is_computed_in_float32(dtype, resolution):
+    h, labels = batch(4, 20, 12, 3)
+    h = h.to(dtype).requires_grad_()
+    energy, gradient = loop_over_pairs(h, labels, PairEnergy(0.2))
+    loss = PairLoss(PairEnergy(0.2))(h, labels)
+    (2 * loss).backward()
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(energy, rel=1e-6)
+    assert h.grad.dtype == dtype  # the gradient is rounded once to the last digit of h, no more
+    error = (h.grad.double() - 2 * gradient).abs()
+    assert (error <= resolution * 2 * gradient.abs() + 1e-7).all()
+
+
+def test_what_pair_loss_cannot_compare_is_named():
+    h, whole = torch.rand(3, 4), torch.tensor([0, 1, 0])
+    for labels in (torch.tensor([0.5, 1.0, math.nan]), whole.double(), whole.cfloat()):
+        with pytest.raises(InputError, match="labels must be whole numbers"):
+            PairLoss()(h, labels)
+        with pytest.raises(InputError, match="labels must be whole numbers"):
+            LocalDense(4, 2).learn_from(h, labels, PairEnergy())
+    for bad in (h[:, 0], h.long(), h.cfloat(), h[:, :0]):
+        with pytest.raises(InputError, match="must be real numbers of shape"):
+            PairLoss()(bad, whole)
+    pair = PairEnergy(0.2)
+    assert PairLoss(pair)(h, whole == 1).item() == PairLoss(pair)(h, whole).item()

@@ -134,6 +134,8 @@ def foreign_weights(folder):
         (change(hidden="x"), "do not fit .*copy or train the model again"),
         (change(classes=[0]), "do not fit"),
         (foreign_weights, "do not fit"),
+        (change(info=["x"]), r"is damaged: .*\(info\).*again"),
+        (change(info=None), "is damaged"),
     ],
 )
 def test_damaged_or_foreign_files_are_refused(saved, damage, message):

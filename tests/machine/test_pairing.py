@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fermibose.errors import InputError
+from fermibose.machine.baselines import InputNoise
 from fermibose.machine.local_rule import count_pairs
 from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
 
@@ -66,5 +67,33 @@ def test_bad_transformations_are_named(generator):
         Shift((4, 4), 1)(torch.rand(2, 15), generator)
     with pytest.raises(InputError, match="sigma"):
         Noise(-1.0)
-    with pytest.raises(InputError, match="at least one"):
-        SelfSupervised(())
+    for sigma in ("0.2", None, float("nan")):
+        with pytest.raises(InputError, match="sigma"):
+            Noise(sigma)
+        with pytest.raises(InputError, match="sigma"):
+            InputNoise(sigma)
+    for shape in (64, (8,), (8, 0), (8.0, 8.0), "88"):
+        with pytest.raises(InputError, match="image_shape must be"):
+            Shift(shape)
+    for pixels in (-1, 1.5, "2"):
+        with pytest.raises(InputError, match="a shift must be a whole number"):
+            Shift((8, 8), pixels)
+    for transforms in ((), Noise(), None, "noise"):
+        with pytest.raises(InputError, match="a tuple of at least one"):
+            SelfSupervised(transforms)
+    for transform in (Noise, 0.2):
+        with pytest.raises(InputError, match="a transformation must be one like"):
+            SelfSupervised((transform,))
+
+
+@pytest.mark.parametrize("change", [lambda x: 255 * x, lambda x: x - 0.1])
+def test_noise_that_would_clip_the_inputs_themselves_is_refused(generator, change):
+    """Not even without noise would the copy be the input."""
+    x = torch.rand(40, 3, generator=generator)
+    with pytest.raises(InputError, match=r"clipped to \[0, 1\], but the inputs range from"):
+        SelfSupervised((Noise(0.0),)).views(change(x), torch.zeros(40), generator)
+    with pytest.raises(InputError, match=r"clipped to \[0, 1\], but the inputs range from"):
+        InputNoise(0.0)(None, change(x), None, generator)
+    assert torch.equal(Noise(0.0)(x, generator), x)
+    wide = InputNoise(0.0, bounds=(-0.1, 255.0))
+    assert torch.equal(wide(None, change(x), None, generator), change(x))

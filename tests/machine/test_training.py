@@ -8,11 +8,14 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 
 from fermibose import PairEnergy
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.machine import loop
-from fermibose.machine.baselines import train_mlp
+from fermibose.machine.baselines import train_logistic, train_mlp
+from fermibose.machine.examples import RangeWarning
+from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
 from fermibose.machine.pairing import Noise, SelfSupervised, Shift
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import LocalLayer, new_net, train
@@ -348,6 +351,9 @@ def test_mlp_is_backpropagation_with_adam(data):
         ({"activation": "relu"}, "activation"),
         ({"seed": -1}, "seed"),
         ({"threads": 0}, "threads"),
+        ({"energy": 0.4}, "energy must be a PairEnergy"),
+        ({"pairing": "self"}, "pairing must be"),
+        ({"pairing": SelfSupervised}, "pairing must be"),
     ],
 )
 def test_impossible_recipes_are_named(bad, message):
@@ -363,8 +369,92 @@ def test_impossible_recipes_are_named(bad, message):
         (np.zeros((2, 3)), [0.5, 1.5], "one whole number"),
         (np.zeros((2, 3)), [-1, 1], "one whole number"),
         (np.full((2, 3), np.nan), [0, 1], "NaN"),
+        (csr_array(np.eye(2)), [0, 1], r"x is sparse; give x\.toarray"),
+        (torch.eye(2).to_sparse(), [0, 1], "x is not an array of numbers"),
+        ([[1.0], [1.0, 2.0]], [0, 1], "x is not an array of numbers"),
+        ([["a"], ["b"]], [0, 1], "x is not an array of numbers"),
+        (np.eye(2) * 1j, [0, 1], "x is not an array of numbers .complex"),
+        (np.eye(2), [[0], [0, 1]], "y is not an array of numbers"),
+        (np.eye(2), np.array([0, 2**63], dtype=np.uint64), "up to 9223"),
     ],
 )
 def test_unusable_data_are_named(x, y, message):
     with pytest.raises(InputError, match=message):
         train(x, y, SMALL)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda x, y: (x[::-1].copy()[::-1], y[::-1].copy()[::-1]),
+        lambda x, y: (np.asfortranarray(x), y.astype(np.uint8)),
+        lambda x, y: (x.astype(">f4"), y.astype(">i8")),
+        lambda x, y: (x.astype(np.float64), y.tolist()),
+        lambda x, y: (torch.tensor(x, requires_grad=True), torch.tensor(y)),
+        lambda x, y: (x.tolist(), torch.tensor(y, dtype=torch.int32)),
+    ],
+)
+def test_the_form_of_the_data_changes_no_bit(data, form):
+    expected = train(*data, SMALL, test=data)
+    found = train(*form(*data), SMALL, test=form(*data))
+    assert same_bits(weights(found), weights(expected))
+    accuracy = [t.history["readout"]["test_accuracy"] for t in (found, expected)]
+    np.testing.assert_array_equal(*accuracy)
+
+
+def test_inputs_of_half_precision_are_taken_as_they_are(data):
+    x = torch.tensor(data[0]).bfloat16()
+    found, expected = (train(given, data[1], SMALL) for given in (x, x.float().numpy()))
+    assert same_bits(weights(found), weights(expected))
+
+
+@pytest.mark.parametrize("stray", [5000, 20241101, 2**40])
+@pytest.mark.parametrize(
+    "fit", [train, train_mlp, train_rbf_svm, train_kernel_ridge, train_logistic]
+)
+def test_a_stray_label_is_blamed_at_once(data, stray, fit):
+    x, y = data[0], data[1].copy()
+    y[7] = stray
+    settings = {"recipe": SMALL} if fit in (train, train_mlp) else {}
+    message = rf"labels go up to {stray}, but only 4 different .*np\.unique"
+    with pytest.raises(InputError, match=message):
+        fit(x, y, **settings)
+
+
+@pytest.mark.parametrize(("y", "outputs"), [([0, 999], 1000), (range(0, 2700, 9), 2692)])
+def test_classes_may_be_missing_from_the_training_set(y, outputs):
+    """Two images of a thousand classes, or every ninth of 2692."""
+    images = np.random.default_rng(0).random((len(y), 5))
+    recipe = with_(SMALL, hidden=(6,), epochs=1, batch_size=50, readout_epochs=1)
+    assert train(images, np.array(y), recipe).net.config["outputs"] == outputs
+
+
+@pytest.mark.parametrize("fit", [train_rbf_svm, train_logistic])
+def test_baselines_with_a_fit_for_each_class_need_examples_of_all(data, fit):
+    """scikit-learn would leave class 1 out, and its outputs would stand for 0 and 2."""
+    some = data[1] != 1
+    with pytest.raises(InputError, match=r"no example of class 1, .*np\.unique"):
+        fit(data[0][some], data[1][some])
+    logits = fit(*data)(torch.from_numpy(data[0]))
+    assert logits.shape == (40, 3)
+    assert (logits.argmax(1).numpy() == data[1]).mean() > 0.9
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+@pytest.mark.parametrize("change", [lambda x: 255 * x, lambda x: 2 * x - 1])
+def test_inputs_in_another_range_are_used_with_a_warning(data, fit, change):
+    x = change(data[0])
+    with pytest.warns(RangeWarning, match=r"x / 255") as found:
+        training = fit(x, data[1], SMALL)
+    assert found[0].filename == __file__
+    assert f"from {x.min():g} to {x.max():g}" in str(found[0].message)
+    assert not same_bits(weights(training), weights(fit(*data, SMALL)))
+    fit(data[0] * (1 + 1e-6), data[1], SMALL)  # rounding is no other range
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+def test_test_inputs_of_another_width_are_refused_before_any_training(data, fit, monkeypatch):
+    monkeypatch.setattr("fermibose.machine.training.run_stages", None)
+    monkeypatch.setattr("fermibose.machine.baselines.run_stages", None)
+    with pytest.raises(InputError, match=r"test inputs have 19 features, but .* 20"):
+        fit(*data, SMALL, test=(data[0][:, 1:], data[1]))

@@ -22,6 +22,7 @@ from fermibose.paper.figures import FIGURES
 from fermibose.paper.images import images
 from fermibose.paper.series import over_seeds, series
 from fermibose.paper.verdict import Verdict
+from fermibose.plotting import COLOURS
 from fermibose.sweep import Job, Row, Store, measurement, run
 
 TINY = scale.Scale(
@@ -93,6 +94,83 @@ def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
     for figure in (fig4, fig5):
         figure.draw([], TINY).savefig(tmp_path / "figure.png")
         assert all(v.reproduced is None for v in figure.verdicts([], TINY))
+
+
+def test_two_readings_of_one_published_number_are_one_claim():
+    rows = [
+        Row("", "", 1, {"coupling": "averaged"}, seed, "",
+            {"train_explained": 0.6 + seed / 50, "train_explained_of_20": 0.74 + seed / 50})
+        for seed in (0, 1)
+    ]  # fmt: skip
+    claims = [v for v in fig3.verdicts(rows, TINY) if "variance" in v.claim]
+    (averaged,) = [v for v in claims if v.reproduced is not None]
+    assert averaged.measured == pytest.approx(75)
+    assert averaged.error == pytest.approx(1)
+    assert averaged.note == "of all variance 61.0 %, the other reading of the paper"
+    assert [v.claim.split(":")[0] for v in claims] == ["averaged", "MLP"]
+
+
+def words_in(drawing):
+    """Every title and entry of a legend."""
+    for ax in drawing.axes:
+        yield ax.get_title()
+        if ax.get_legend():
+            yield from (text.get_text() for text in ax.get_legend().get_texts())
+
+
+@pytest.mark.parametrize("figure", [fig3, fig4, fig5])
+def test_no_two_panels_have_the_same_letter(figure):
+    titles = [ax.get_title() for ax in figure.draw([], TINY).axes]
+    letters = [title[:3] for title in titles if title.startswith("(")]
+    assert letters == ["(a)", "(b)", "(c)", "(d)"][: len(letters)]
+    assert len(letters) >= 2
+
+
+def test_every_line_of_the_distances_is_in_the_legend():
+    rows = [row(d_f, 0, recorded_fermion_distance=d_f) for d_f in (0.1, 0.2)]
+    bottom = fig4.draw(rows, TINY).axes[1]
+    named = {text.get_text() for text in bottom.get_legend().get_texts()}
+    assert {line.get_label() for line in bottom.lines} == named
+    assert "$D^2 = d_F$" in named
+
+
+def test_pairs_have_the_same_colour_in_all_figures(monkeypatch):
+    monkeypatch.setitem(COLOURS, "fermion", "red")
+    course = {"fermion_distance_per_epoch": [0.1, 0.2], "boson_distance_per_epoch": [0.1, 0.2]}
+    panel = fig3.draw([row(published.TRAJECTORY_D_F, 0, **course)], TINY).axes[1]
+    drawn = {line.get_label(): line.get_color() for line in panel.lines}
+    assert drawn["fermion pairs"] == "red"
+    assert drawn["boson pairs"] == COLOURS["boson"]
+
+
+@pytest.mark.parametrize("asked", [TINY, scale.full("nowhere")], ids=["tiny", "full"])
+def test_the_legend_of_curves_hides_none_of_them(asked):
+    """Not even where the accuracy is 100 % at every strength."""
+    points = [(c, d_f) for c in ("averaged", "labelled") for d_f in (*scale.MARKED, 0.9, 1.0, 1.2)]
+    result = {"noise_curve": [1.0] * 80, "fgsm_curve": [1.0] * 80}
+    rows = [
+        Row("", "", 1, {"coupling": coupling, "d_f": d_f}, 0, "", result)
+        for coupling, d_f in [*points, ("mlp", None)]
+    ]
+    drawing = fig5.draw(rows, asked)
+    drawing.draw_without_rendering()
+    for ax in drawing.axes[:4]:
+        assert len(ax.lines) > 8
+        box = ax.get_legend().get_window_extent()
+        for line in ax.lines:
+            drawn = ax.transData.transform(np.column_stack([*line.get_data()]))
+            assert not any(box.contains(*point) for point in drawn)
+
+
+@pytest.mark.parametrize("asked", [TINY, replace(TINY, dataset="mnist")], ids=["other", "same"])
+@pytest.mark.parametrize(("figure", "times"), [(fig3, 5), (fig4, 2), (fig5, 8)])
+def test_published_points_beside_other_images_say_so(figure, times, asked):
+    result = {"train_coordinates": [[0.0, 1.0, 2.0]] * 2, "train_labels": [0, 1]}
+    result |= {"train_explained": 0.5, "train_explained_of_20": 0.8}
+    rows = [Row("", "", 1, {"coupling": c}, 0, "", result) for c in ("averaged", "mlp")]
+    told = [text for text in words_in(figure.draw(rows, asked)) if "published" in text]
+    assert len(told) == times
+    assert ["other images" in text for text in told] == [asked is TINY] * times
 
 
 def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
@@ -258,6 +336,11 @@ def test_scales():
 def does(*, what, seed):
     if what == "fail":
         raise RuntimeError("no such luck")
+    if what == "fail twice":
+        try:
+            raise RuntimeError("no such luck")
+        except RuntimeError as error:
+            raise ValueError("first [line]\n  second") from error
     if what == "interrupt":
         signal.raise_signal(signal.SIGINT)
     return {}
@@ -270,7 +353,9 @@ def staged(tiny, monkeypatch):
     def stage(**what):
         figures = {
             name: SimpleNamespace(
-                plan=lambda scale, name=name: [Job(does, {"what": what[name]}, data=name)],
+                plan=lambda scale, name=name: [
+                    Job(does, {"what": what[name]}, data="" if name == "rho" else name)
+                ],
                 draw=lambda rows, scale: Figure(),
                 verdicts=lambda rows, scale, name=name: [Verdict(name, what[name], 0.0, 0.0)],
             )
@@ -297,6 +382,15 @@ def test_failed_runs_are_told_by_the_exit_status_after_everything_is_written(sta
     assert fbm("fig4", "--engine", "in-process", "--output", tmp_path).exit_code == 0
 
 
+def test_a_failure_is_told_with_all_lines_of_its_message_and_none_of_its_frames(staged, tmp_path):
+    staged(fig3="fail twice", fig4="fail")
+    told = fbm("all", "--engine", "in-process", "--output", tmp_path).stdout
+    start = "failed: {'what': 'fail twice'}, seed 0: "
+    assert f"\n{start}ValueError: first [line]\n      second\n" in told
+    assert "\nfailed: {'what': 'fail'}, seed 0: RuntimeError: no such luck\n" in told
+    assert told.count("no such luck") == 1
+
+
 def test_after_ctrl_c_only_what_was_written_is_named(staged, tmp_path):
     staged(fig2="work", fig3="interrupt", fig4="work")
     done = fbm("--engine", "in-process", "--output", tmp_path)
@@ -305,17 +399,32 @@ def test_after_ctrl_c_only_what_was_written_is_named(staged, tmp_path):
     assert {path.stem for path in tmp_path.glob("*.png")} == {"fig2", "fig3"}
 
 
-def test_verdicts_on_other_figures_of_the_same_scale_stay(staged, tmp_path, monkeypatch):
+def test_verdicts_stay_unless_the_same_figure_is_made_again_at_the_same_scale_and_data(
+    staged, tmp_path, monkeypatch
+):
     staged(fig3="work", fig4="work", rho="work")
     fbm("all", "--engine", "in-process", "--output", tmp_path)
-    staged(rho="work again", fig3="work")
-    fbm("rho", "--engine", "in-process", "--output", tmp_path)
+    staged(rho="work again", fig3="work again")
+    fbm("all", "--engine", "in-process", "--output", tmp_path)
     here = ("tiny", "mnist5k")
-    kept = [("fig3", "work", *here), ("fig4", "work", *here), ("rho", "work again", *here)]
-    assert judged(tmp_path) == kept
+    kept = [("fig3", "work again", *here), ("fig4", "work", *here)]
+    theory = ("rho", "work again", "tiny", None)  # which reads no images
+    assert judged(tmp_path) == [*kept, theory]
+    monkeypatch.setattr(scale, "quick", lambda folder: replace(TINY, dataset="mnist"))
+    fbm("all", "--engine", "in-process", "--output", tmp_path)
+    kept.insert(0, ("fig3", "work again", "tiny", "mnist"))
+    assert judged(tmp_path) == [*kept, theory]
     monkeypatch.setattr(scale, "full", lambda folder: replace(TINY, name="other"))
     fbm("rho", "--full", "--engine", "in-process", "--output", tmp_path)
-    assert judged(tmp_path) == [("rho", "work again", "other", "mnist5k")]
+    assert judged(tmp_path) == [*kept, ("rho", "work again", "other", None), theory]
+
+
+def test_a_verdict_on_the_theory_replaces_one_that_names_data(staged, tmp_path):
+    named = {"figure": "rho", "claim": "old", "scale": "tiny", "dataset": "mnist5k"}
+    (tmp_path / "verdicts.json").write_text(json.dumps([named]))
+    staged(rho="work")
+    fbm("rho", "--engine", "in-process", "--output", tmp_path)
+    assert judged(tmp_path) == [("rho", "work", "tiny", None)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1, {}]", '[{"scale": "tiny", "dataset": "mnist5k"}]'])
@@ -323,7 +432,7 @@ def test_a_file_of_verdicts_that_is_none_is_replaced(text, staged, tmp_path):
     (tmp_path / "verdicts.json").write_text(text)
     staged(rho="work")
     fbm("rho", "--engine", "in-process", "--output", tmp_path)
-    assert judged(tmp_path) == [("rho", "work", "tiny", "mnist5k")]
+    assert judged(tmp_path) == [("rho", "work", "tiny", None)]
 
 
 def test_a_folder_of_data_that_does_not_exist_is_refused_at_once(staged, tmp_path):

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from fermibose.cavity import amp, sample_instance
+from fermibose.cavity.figures import draw_methods
 from fermibose.paper import fig2, instances, rho
 from fermibose.paper.agreement import chance, two_sigma
 from fermibose.paper.scale import full, quick
 from fermibose.paper.theory_curves import curve_of, measure_curve
+from fermibose.plotting import canvas
 from fermibose.sweep import Row
 from fermibose.theory import Problem, solve
 
@@ -56,17 +58,32 @@ def test_instances_are_held_against_the_curve_where_they_converged():
     other = {"generalization_loss": 9.0, "converged": True}
     rows.append(row(other, 0, method="amp", n=9, alpha=2.5, delta=0.1))  # of the other panel
     rows.append(row(other, 0, method="amp", n=9, alpha=5.0, delta=0.5))  # theory not solved there
-    near = {"generalization_loss": 0.15, "converged": True}
-    rows += [row(near, seed, method="amp", n=9, alpha=1.0, delta=0.5) for seed in range(2)]
     (verdict,) = fig2.verdicts(rows, quick())
     assert verdict.measured == pytest.approx(100 * (statistics.mean(losses) / 0.2 - 1))
     assert verdict.error == pytest.approx(100 * statistics.stdev(losses) / 0.2 / 3**0.5)
-    assert verdict.note == (
-        "6 of 7 instances converged; 1 points have at least 3; farthest at N = 9, α = 0.5"
-    )
-    few = [r for r in rows if r.seed != 1]  # two at each α: not enough to judge
-    (verdict,) = fig2.verdicts(few, quick())
-    assert (verdict.word, verdict.note) == ("not measured", "4 of 5 instances converged; nowhere 3")
+    assert verdict.claim.endswith(" along α, means of instances, farthest at 1 of 2 points")
+    assert verdict.note == "4 of 5 instances converged; farthest at N = 9, α = 0.5"
+
+
+@pytest.mark.parametrize(
+    ("instances", "told"),
+    [
+        ((3,), ("at 1 of 1 point", "reproduced")),
+        ((3, 2), ("at 1 of 2 points", "reproduced")),
+        ((3, 2, 2), ("at 1 of 3 points", "not measured")),
+        ((2, 3, 3), ("at 2 of 3 points", "reproduced")),
+    ],
+)
+def test_a_curve_is_judged_if_enough_instances_converged_at_half_of_its_points(instances, told):
+    rows = [curve_row("alpha", [0.5, 1.0], generalization_loss=[0.2, 0.2])]
+    points = ((0.5, 9), (0.5, 99), (1.0, 9))
+    for (alpha, n), converged in zip(points, instances, strict=False):
+        for seed in range(4):
+            result = {"generalization_loss": 0.2, "converged": seed < converged}
+            rows.append(row(result, seed, method="bp", n=n, alpha=alpha, delta=0.5))
+    (verdict,) = fig2.verdicts(rows, quick())
+    assert (verdict.claim.partition("farthest ")[2], verdict.word) == told
+    assert ("too few to judge" in verdict.note) is (told[1] != "reproduced")
 
 
 def test_deviations_of_opposite_sign_do_not_cancel():
@@ -101,6 +118,29 @@ def test_every_method_of_the_figure_is_planned_at_the_papers_parameters(scale):
     if scale.name == "full":
         assert {job.seed for job in jobs} == set(range(5))
         assert ("bp", 200) in {(job.params["method"], job.params["n"]) for job in jobs}
+
+
+def test_marks_stand_beside_their_value_only_where_several_share_it():
+    measured = [("amp", 9, 0.5), ("amp", 99, 0.5), ("bp", 9, 0.5), ("amp", 9, 1.0), ("bp", 9, 2.0)]
+    rows = [
+        {"method": method, "n": n, "alpha": alpha, "generalization_loss": 0.1, "converged": True}
+        for method, n, alpha in measured
+    ]
+    with canvas() as (_, ax):
+        draw_methods(ax, rows, "alpha")
+        found = {}
+        for container in ax.containers:
+            mark = container[0]
+            (value,) = mark.get_xdata()
+            shown, exact = (
+                transform.transform((value, 0.1))[0]
+                for transform in (mark.get_transform(), ax.transData)
+            )
+            found.setdefault(value, []).append(shown - exact)
+    assert found[1.0] == found[2.0] == [0.0]
+    left, middle, right = sorted(found[0.5])
+    assert (middle, right) == pytest.approx((0.0, -left))
+    assert right > 2  # pixels
 
 
 def test_points_that_were_not_solved_are_counted_in_the_figure():

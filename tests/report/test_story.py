@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 
 from fermibose.cli import app
 from fermibose.errors import FileFormatError, InputError
-from fermibose.paper import fig4, figures
+from fermibose.paper import fig3, fig4, fig5, figures
 from fermibose.paper import scale as scales
 from fermibose.paper.errata import ERRATA
 from fermibose.paper.verdict import Verdict
 from fermibose.report import robustness, story
+from fermibose.report.charts import charts_of
 from fermibose.report.page import Badge
 from fermibose.report.texts import ABOUT
 from fermibose.sweep import Store, run
@@ -63,11 +64,46 @@ def test_the_page_tells_figure_verdicts_errata_and_provenance(page, store):
     assert [image["alt"] for image in found.all("img")] == [ABOUT["fig4"].alt]
 
 
-def test_figures_without_runs_are_left_out_and_missing_runs_counted(store, tmp_path):
-    assert not story.gather(Store(tmp_path / "empty.sqlite"), TINY).chapters
-    more = replace(TINY, sweep=(0.2, 0.4, 0.6))
-    (chapter,) = (c for c in story.gather(store, more).chapters if c.name == "fig4")
-    assert chapter.missing == 1
+@pytest.mark.parametrize(("sweep", "told"), [(6, True), (7, False)])
+def test_a_figure_with_less_than_half_of_its_runs_is_left_out(
+    sweep, told, store, tmp_path, monkeypatch
+):
+    """The store has 4 runs of Fig. 4: the MLP, two averaged and one labelled."""
+    larger = replace(TINY, sweep=tuple((k + 1) / 5 for k in range(sweep)))
+    monkeypatch.setattr(story, "FIGURES", {"fig4": fig4, "rho": planning(TINY)})
+    monkeypatch.setattr(scales, "quick", lambda folder: larger)
+    done = fbm(store.path, "--output", tmp_path / "report.html")
+    left_out = f"left out, less than half is measured: fig4: 4 of {sweep + 2} runs\n"
+    assert (left_out in done.stdout) is not told
+    shown = Outline((tmp_path / "report.html").read_text()).text
+    assert (f"{ABOUT['fig4'].title}———4 of {sweep + 2}: left out" in shown) is not told
+    assert (f"Not complete: 4 of {sweep + 2} runs." in shown) is told
+    assert (ABOUT["fig4"].paragraphs[0] in shown) is told
+    assert ABOUT["rho"].paragraphs[0] in shown  # of which nothing is missing
+    assert shown.count("Not complete") == told
+
+
+def planning(scale):
+    """Fig. 4 with the runs of another scale, whatever is asked for."""
+    return SimpleNamespace(plan=lambda _: fig4.plan(scale), draw=fig4.draw, verdicts=fig4.verdicts)
+
+
+def test_images_are_named_only_where_runs_read_them(store, tmp_path):
+    rows = [row for row in store.rows() if row.result is not None]
+    for data, told in (("checksum", True), ("", False)):
+        runs = [replace(row, data=data) for row in rows]
+        chapter = story.Chapter("fig4", runs, [], "4 of 4", whole=True)
+        page = story.tell(story.Contents([chapter], {}, {}, {}), TINY, tmp_path)
+        shown = Outline(page).text
+        assert ("runs, images of mnist5k" in shown, "hidden units5" in shown) == (told, told)
+
+
+@pytest.mark.parametrize("name", ["fig4", "fig5"])
+def test_charts_say_that_published_points_are_of_other_images(name):
+    for scale, told in ((TINY, True), (replace(TINY, dataset="mnist"), False)):
+        (chart,) = charts_of(name, [], scale)
+        assert chart.html.count('"name":"published') == 1
+        assert ("other images" in chart.html) is told
 
 
 def test_every_figure_has_its_words():
@@ -146,7 +182,7 @@ def test_the_command_says_what_is_missing(tmp_path):
     with pytest.raises(InputError, match="run `fbm reproduce` first"):
         fbm(tmp_path / "no.sqlite")
     Store(tmp_path / "empty.sqlite")
-    with pytest.raises(InputError, match="no run of the quick scale"):
+    with pytest.raises(InputError, match="less than half of the runs of any figure of the quick"):
         fbm(tmp_path / "empty.sqlite")
 
 
@@ -193,10 +229,7 @@ def test_a_damaged_run_is_left_out_and_named(tiny, store, tmp_path):
 
 
 def test_only_figures_whose_data_cannot_be_loaded_are_left_out(store, tmp_path, monkeypatch):
-    theory = SimpleNamespace(
-        plan=lambda scale: fig4.plan(TINY), draw=fig4.draw, verdicts=fig4.verdicts
-    )
-    needy = {"fig3": fig4, "rho": theory, "fig4": fig4}
+    needy = {"fig3": fig4, "rho": planning(TINY), "fig4": fig4}
     monkeypatch.setattr(story, "FIGURES", needy)
     monkeypatch.setattr(
         scales, "full", lambda folder: replace(TINY, name="full", dataset="mnist", folder=folder)
@@ -211,8 +244,24 @@ def test_only_figures_whose_data_cannot_be_loaded_are_left_out(store, tmp_path, 
     assert ABOUT["rho"].title in shown
     assert f"{ABOUT['fig4'].title}———unknown: no data" in shown
     monkeypatch.setattr(story, "FIGURES", {"fig4": fig4})
-    with pytest.raises(InputError, match="no run of the full scale"):
+    with pytest.raises(InputError, match="less than half of the runs of any figure of the full"):
         fbm(store.path, "--full", "--output", tmp_path / "report.html")
+
+
+def test_data_that_cannot_be_loaded_are_asked_for_once(store, monkeypatch):
+    asked = []
+
+    def load(dataset, **options):
+        asked.append(dataset)
+        raise InputError("no network")
+
+    monkeypatch.setattr(scales, "images", load)
+    monkeypatch.setattr(story, "FIGURES", {"fig3": fig3, "fig4": fig4, "fig5": fig5})
+    scales._checksum.cache_clear()
+    for times in (1, 2):  # asked again, it tries again
+        found = story.gather(store, replace(TINY, dataset="mnist", folder="elsewhere"))
+        assert found.unknown == dict.fromkeys(("fig3", "fig4", "fig5"), "no network")
+        assert asked == ["mnist"] * times
 
 
 def test_the_help_says_which_folder():

@@ -52,6 +52,12 @@ def fails_on(*, bad: int, seed: int) -> dict:
 def misbehaves(*, how: str, seed: int) -> dict:
     if how == "exit":
         sys.exit("leaving")
+    if how == "generator":
+        raise GeneratorExit("gone")
+    if how == "vanish":
+        os.closerange(3, 64)  # its pipe, as when the interpreter ends
+        time.sleep(0.2)
+        os._exit(3)
     if how == "array":
         return {"curve": np.zeros(2)}
     if how == "list":

@@ -81,13 +81,24 @@ def test_a_failing_job_is_stored_with_its_traceback_and_the_others_finish(refere
 
 @pytest.mark.parametrize(
     ("how", "message"),
-    [("exit", "SystemExit: leaving"), ("array", "numpy.ndarray"), ("list", "not a dict")],
+    [
+        ("exit", "SystemExit: leaving"),
+        ("generator", "GeneratorExit: gone"),
+        ("array", "numpy.ndarray"),
+        ("list", "not a dict"),
+    ],
 )
 @pytest.mark.parametrize("engine", ["in-process", "local:1"])
 def test_a_misbehaving_function_is_a_failed_job(how, message, engine, tmp_path):
     job = Job(measures.misbehaves, {"how": how})
     (row,) = run([job], Store(tmp_path / "s"), engine=engine_named(engine)).failures
     assert message in row.error
+
+
+def test_a_worker_that_ends_by_itself_keeps_its_exit_status(tmp_path):
+    job = Job(measures.misbehaves, {"how": "vanish"})
+    (row,) = run([job], Store(tmp_path / "s"), engine=engine_named("local:1")).failures
+    assert row.error.endswith("the last with exit status 3")
 
 
 def test_a_worker_with_another_version_of_the_function_refuses_it():
@@ -121,7 +132,7 @@ def test_a_job_that_kills_every_worker_fails_and_the_others_finish(tmp_path):
     outcome = run(jobs, Store(tmp_path / "s"), engine=engine_named("local:2"))
     (failure,) = outcome.failures
     assert failure.seed == 7
-    assert "-9" in failure.error
+    assert "exit status -9 (killed, perhaps for want of memory: use fewer" in failure.error
     assert len(list(tmp_path.glob("7-*"))) == 2
     assert [row.result for row in outcome.rows[1:]] == [{"seed": seed} for seed in range(3)]
 

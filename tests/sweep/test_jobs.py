@@ -56,6 +56,32 @@ def test_values_without_an_exact_text_are_refused_by_name(value):
         Job(measures.tally, {"scale": 1.0, "x": value})
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({1: 2}, "x has the key 1: keys must be strings"),
+        ({"$float": 1}, "x has the key '$float', which is reserved: use another"),
+    ],
+)
+def test_a_key_that_is_refused_is_told_why(value, message):
+    with pytest.raises(InputError) as error:
+        encode(value, "x")
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "job"),
+    [
+        ("seed", {"params": {"scale": 1.0, "seed": 3}}),
+        ("seed", {"params": {"scale": 1.0}, "context": {"seed": 3}}),
+        ("scale", {"params": {"scale": 1.0}, "context": {"scale": 1.0}}),
+    ],
+)
+def test_an_argument_that_is_given_twice_is_named(name, job):
+    with pytest.raises(InputError, match=f"^{name} is given twice: an argument is in params"):
+        Job(measures.tally, **job)
+
+
 def key(**changes):
     job = {"params": {"scale": 1.0, "kind": "a"}, "seed": 0, "data": "d", "context": {}} | changes
     return Job(measures.tally, **job).key

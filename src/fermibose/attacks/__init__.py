@@ -11,12 +11,12 @@ from fermibose.attacks.curves import (
     PAPER_STRENGTHS,
     Band,
     Curve,
-    accuracy_curve,
     mean_curve,
     robustness_area,
 )
 from fermibose.attacks.methods import fgsm, gaussian_noise, one_step_l2, pgd
 from fermibose.attacks.result import AttackResult
+from fermibose.attacks.strengths import accuracy_curve
 from fermibose.attacks.threat import ThreatModel
 
 __all__ = [

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks.gradient import Ascent, climb
+from fermibose.attacks.gradient import Ascent, climb, usual_step
 from fermibose.attacks.losses import cross_entropy
 from fermibose.attacks.threat import ThreatModel
 
@@ -28,7 +28,7 @@ class Adversary:
         """Adversarial examples of the inputs x, (B, …)."""
         ascent = Ascent(
             steps=self.steps,
-            step_size=min(1.25, 2.5 / self.steps),
+            step_size=usual_step(self.steps, longest=1.25),
             random_start=True,
             stop_when_fooled=False,
         )

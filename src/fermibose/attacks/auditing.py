@@ -15,7 +15,7 @@ from fermibose.attacks.methods import pgd
 from fermibose.attacks.probe import Check, Probe
 from fermibose.attacks.result import AttackResult, versions
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import Victim, victim_of
+from fermibose.attacks.victim import ZERO_GRADIENT, Victim, victim_of
 from fermibose.errors import InputError
 from fermibose.progress import Advance, progress_bar
 
@@ -33,8 +33,8 @@ class Audit:
 
     @property
     def established(self) -> bool:
-        """Whether every check passed."""
-        return all(check.passed for check in self.checks)
+        """Whether no check failed; what one that is inconclusive leaves open the verdict says."""
+        return all(check.outcome != "FAILED" for check in self.checks)
 
     @property
     def standard_error(self) -> float:
@@ -42,17 +42,28 @@ class Audit:
         return float((self.robust_accuracy * (1 - self.robust_accuracy) / self.images) ** 0.5)
 
     @property
-    def verdict(self) -> str:
-        """One sentence: the number if it can be trusted, else the reasons why not."""
+    def headline(self) -> str:
+        """The number, if it can be trusted."""
         if not self.established:
-            reasons = [f"{c.name} ({c.evidence})" for c in self.checks if not c.passed]
-            return f"not established: {'; '.join(reasons)}"
+            return "robust accuracy not established"
         name = {"linf": "ℓ∞", "l2": "ℓ2"}[self.threat.norm]
         return (
             f"robust accuracy established: {100 * self.robust_accuracy:.1f} ± "
             f"{100 * self.standard_error:.1f} % of {self.images} images withstand every attack "
             f"within {name} {self.threat.epsilon:g} (clean {100 * self.clean_accuracy:.1f} %)"
         )
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: the number if it can be trusted, else the reasons why not."""
+        if not self.established:
+            return f"not established: {self._named('FAILED')}"
+        unclear = self._named("inconclusive")
+        return f"{self.headline}; inconclusive: {unclear}" if unclear else self.headline
+
+    def _named(self, outcome: str) -> str:
+        """The checks that ended so, with their evidence."""
+        return "; ".join(f"{c.name} ({c.evidence})" for c in self.checks if c.outcome == outcome)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -97,6 +108,9 @@ def audit(
     if threat.epsilon == 0 or probe < 10 or not 0 < tolerance < 1:
         raise InputError("an audit needs epsilon > 0, probe >= 10 and a tolerance in (0, 1)")
     replace(threat, epsilon=max(checks.EPSILON_RATIOS) * threat.epsilon)  # refused now, not later
+    if rival is not None:
+        with victim_of(rival, x, y, threat):
+            pass  # what cannot serve as a rival is refused now, too
     with victim_of(model, x, y, threat) as victim, progress_bar("audit", 13, show=show) as advance:
         if not victim.correct.any():
             raise InputError("no image is classified correctly: there is nothing to attack")
@@ -151,7 +165,7 @@ def _everything(classes: int, seed: int, square_queries: int) -> Steps:
 def _attack_in_turn(
     victim: Victim, threat: ThreatModel, steps: Steps, advance: Advance
 ) -> tuple[Tensor, Tensor, list[str]]:
-    """Who withstands all but the last attack (n,), who all of them (n,), AutoAttack's flags."""
+    """Who withstands all but the last attack (n,), who all of them (n,), their flags."""
     left, flags = [victim.correct], dict[str, None]()  # a dict: each flag once, in order
     for name, attack in steps:
         advance(status=name)
@@ -161,7 +175,8 @@ def _attack_in_turn(
             x, y = victim.x[rows], victim.y[rows]
             found = attack(victim.model, x, y, threat, show=False)
             robust[rows] = found.robust
-            flags |= dict.fromkeys(() if name == "PGD" else found.flags)
+            # Zero gradients are the matter of a check of their own, which has a tolerance.
+            flags |= {flag: None for flag in found.flags if not flag.startswith(ZERO_GRADIENT)}
         left.append(robust)
     return left[-2], left[-1], list(flags)
 

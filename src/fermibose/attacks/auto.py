@@ -1,7 +1,6 @@
 """AutoAttack, the reference ensemble of Croce and Hein, run through the package pyautoattack."""
 
 import logging
-import math
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -10,17 +9,18 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from fermibose.attacks.balls import ball_around
+from fermibose.attacks.frame import Frame
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import victim_of
+from fermibose.attacks.victim import check_counts, victim_of
 from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}
-_SLACK = 1e-4  # by how much of ε rounding may carry an example out of its ball
 
 
 def auto_attack(
@@ -29,7 +29,7 @@ def auto_attack(
     y: Images,
     threat: ThreatModel,
     *,
-    attacks: Sequence[str] | None = None,
+    attacks: str | Sequence[str] | None = None,
     square_queries: int = 5000,
     seed: int = 0,
     batch_size: int = 500,
@@ -38,13 +38,18 @@ def auto_attack(
     """AutoAttack, standard version: APGD-CE, targeted APGD, targeted FAB and Square, in turn.
 
     Works for images (n, channels, rows, columns) and for flat inputs (n, features), which are laid
-    out as a square, as Square needs; for any finite bounds; and for few classes: targeted attacks
-    take all other classes, and the targeted loss of APGD, which needs four classes, gives way to
-    the untargeted one (three) or is left out (two). Runs in float32. The reference implementation's
-    warnings become ``flags``. attacks: a part of the ensemble only. square_queries: how often
-    Square may ask; 5000 is standard, and most of the time goes there.
+    out as a square, as Square needs; for any bounds; and for few classes: targeted attacks take all
+    other classes, and the targeted loss of APGD, which needs four classes, gives way to the
+    untargeted one (three) or is left out (two). Runs in float32; what it finds is brought into the
+    ball, from which rounding may carry it, and judged there. The reference implementation's
+    warnings become ``flags``, and so does a model that returns NaN (which the reference reads as
+    class 0). attacks: a part of the ensemble only. square_queries: how often Square may ask; 5000
+    is standard, and most of the time goes there.
     """
+    if isinstance(attacks, str):
+        attacks = (attacks,)
     _check(threat, attacks)
+    check_counts(square_queries=square_queries)
     reference = _reference()
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
@@ -61,7 +66,7 @@ def auto_attack(
             _listening(flags, bar, chosen),
             torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
         ):
-            frame = Frame(victim.model, victim.x.shape[1:], threat.bounds)
+            frame = Frame.around(victim.x, victim.model, threat)
             adversary = reference.AutoAttack(
                 frame,
                 norm={"linf": "Linf", "l2": "L2"}[threat.norm],
@@ -76,10 +81,13 @@ def auto_attack(
                 found, _ = adversary.run_standard_evaluation(
                     frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
                 )
-                examples[rows] = frame.leave(found).clamp(*threat.bounds)
+                # Gradients that are no numbers lead the reference to points that are none.
+                found = torch.where(found.isfinite(), found, frame.enter(victim.x[rows]))
+                examples[rows] = ball_around(victim.x[rows], threat).project(frame.leave(found))
         for part in victim.batches(rows):
-            outside = _outside(examples[part] - victim.x[part], threat)
-            robust[part] = ~victim.wrong(examples[part], part) | outside
+            robust[part] = ~victim.wrong(examples[part], part)
+        victim.undefined += frame.undefined
+        flags += [*victim.flags, *frame.flags(threat)]
         settings = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
         return AttackResult(
             "autoattack",
@@ -95,12 +103,10 @@ def auto_attack(
 
 def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
     threat.require("auto_attack", "linf", "l2")
-    low, high = threat.bounds
-    if threat.epsilon == 0 or not math.isfinite(high - low):
-        raise InputError("auto_attack needs epsilon > 0 and finite bounds")
-    unknown = set(attacks or ()) - KNOWN
-    if unknown:
-        raise InputError(f"AutoAttack knows {sorted(KNOWN)}, not {sorted(unknown)}")
+    if threat.epsilon == 0:
+        raise InputError("auto_attack needs epsilon > 0")
+    if attacks is not None and (not attacks or not set(attacks) <= KNOWN):
+        raise InputError(f"attacks must be some of {sorted(KNOWN)}, got {list(attacks)}")
 
 
 def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:
@@ -118,43 +124,6 @@ def ensemble(classes: int) -> tuple[str, ...]:
     return tuple(
         a for a in ("apgd-ce", "apgd-dlr", "fab-t", "square") if classes > 2 or "dlr" not in a
     )
-
-
-class Frame(nn.Module):
-    """The model as the reference wants it: images (n, channels, rows, columns) in [0, 1]."""
-
-    def __init__(self, model: nn.Module, shape: torch.Size, bounds: tuple[float, float]) -> None:
-        super().__init__()
-        self.model, self.shape, (self.low, self.high) = model, shape, bounds
-        self.features = math.prod(shape)
-        # Square places squares of a fifth of the side, so five rows are the least.
-        self.side = max(5, math.isqrt(self.features - 1) + 1)
-        self.is_image = len(shape) == 3 and min(shape[1:]) >= 5
-
-    def enter(self, x: Tensor) -> Tensor:
-        """Inputs (n, …) to what the reference attacks; flat inputs get spare pixels at the end."""
-        unit = (x - self.low) / (self.high - self.low)
-        if self.is_image:
-            return unit
-        spare = self.side**2 - self.features
-        padded = nn.functional.pad(unit.flatten(1), (0, spare))
-        return padded.view(len(x), 1, self.side, self.side)
-
-    def leave(self, unit: Tensor) -> Tensor:
-        """Back to inputs (n, …)."""
-        if not self.is_image:
-            unit = unit.flatten(1)[:, : self.features].reshape(len(unit), *self.shape)
-        return unit * (self.high - self.low) + self.low
-
-    def forward(self, unit: Tensor) -> Tensor:
-        """Logits."""
-        return self.model(self.leave(unit))  # type: ignore[no-any-return]
-
-
-def _outside(change: Tensor, threat: ThreatModel) -> Tensor:
-    order = torch.inf if threat.norm == "linf" else 2
-    outside: Tensor = change.flatten(1).norm(order, dim=1) > threat.epsilon * (1 + _SLACK)
-    return outside
 
 
 def _reference() -> ModuleType:

@@ -16,6 +16,7 @@ from fermibose.attacks.balls import ball_around
 from fermibose.attacks.gradient import Ascent, climb
 from fermibose.attacks.losses import loss_named
 from fermibose.attacks.threat import ThreatModel
+from fermibose.attacks.victim import misclassified
 
 Features = Callable[[Tensor], Tensor]
 
@@ -83,8 +84,8 @@ def binarisation_test(
                 break
         guesses = image.expand(ascent.steps, *image.shape[1:])
         with torch.no_grad():
-            hit = detector(ball_around(guesses, threat).random(generator)).argmax(1).any()
-        by_chance += int(hit)
+            logits = detector(ball_around(guesses, threat).random(generator))
+        by_chance += int(misclassified(logits, label).any())
     return Binarisation(problems, solved, by_chance)
 
 
@@ -105,6 +106,8 @@ def _pose(
     copies = image.expand(inner - 1, *image.shape[1:])
     inside = torch.cat([image, ball_around(copies, threat).random(generator)])
     h = features(torch.cat([border, inside]))
+    if not h.isfinite().all():
+        return None  # nothing to read out where the features are no numbers
     offset = h[1]  # the image itself
     targets = torch.zeros(len(h), dtype=h.dtype, device=h.device)
     targets[0] = 1

@@ -1,27 +1,18 @@
-"""Accuracy as a function of the attack's strength, and the area under that curve."""
+"""Accuracy as a function of the attack's strength, its band over seeds, and the area under it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.integrate import trapezoid
-from torch import Tensor, nn
 
-from fermibose.attacks.balls import ball_around
-from fermibose.attacks.gradient import Ascent, input_gradient, run
-from fermibose.attacks.losses import LossName, loss_named
-from fermibose.attacks.methods import noisy
 from fermibose.attacks.result import versions
-from fermibose.attacks.threat import LARGEST, Images, ThreatModel
-from fermibose.attacks.victim import Victim, victim_of
+from fermibose.attacks.threat import ThreatModel
 from fermibose.errors import InputError
-from fermibose.progress import progress_bar
 
 Floats = npt.NDArray[np.float64]
-CurveAttack = Literal["one_step", "noise", "pgd"]
 
 PAPER_STRENGTHS: tuple[float, ...] = tuple(k / 100 for k in range(80))  # ε = 0, 0.01, …, 0.79
 
@@ -35,6 +26,7 @@ class Curve:
     epsilons: Floats  # (strengths,), increasing
     robust: npt.NDArray[np.bool_]  # (strengths, n)
     parameters: dict[str, Any]
+    flags: tuple[str, ...] = ()  # reasons not to trust the curve
 
     @property
     def accuracy(self) -> Floats:
@@ -59,6 +51,7 @@ class Curve:
             "epsilons": self.epsilons.tolist(),
             "accuracy": self.accuracy.tolist(),
             "parameters": self.parameters,
+            "flags": list(self.flags),
             "versions": versions(),
         }
 
@@ -71,49 +64,6 @@ class Band:
     mean: Floats
     low: Floats
     high: Floats
-
-
-def accuracy_curve(
-    model: nn.Module,
-    x: Images,
-    y: Images,
-    threat: ThreatModel,
-    *,
-    epsilons: Sequence[float] = PAPER_STRENGTHS,
-    attack: CurveAttack | None = None,
-    loss: LossName = "cross_entropy",
-    steps: int = 40,
-    seed: int = 0,
-    dtype: torch.dtype | None = None,
-    batch_size: int = 1000,
-    show: bool | None = None,
-) -> Curve:
-    """Accuracy at each strength ε, in one pass where the attack allows it.
-
-    attack: "one_step" (FGSM for ℓ∞, the one-step attack for ℓ2: one backward pass serves all ε,
-    since neither the sign nor the direction of the gradient depends on ε), "pgd" (independent at
-    every ε) or "noise" (fresh noise at every ε). By default the paper's: one step or noise, as the
-    norm says. The ε of ``threat`` plays no role.
-    """
-    strengths = _checked_strengths(epsilons)
-    attack = attack or ("noise" if threat.norm == "noise" else "one_step")
-    if attack not in ("one_step", "noise", "pgd"):
-        raise InputError(f"attack must be 'one_step', 'pgd' or 'noise', got {attack!r}")
-    threat.require(attack, *(("noise",) if attack == "noise" else ("linf", "l2")))
-    loss_named(loss)
-    with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
-        if attack == "pgd":
-            robust = _pgd(victim, threat, strengths, loss, steps, seed, show)
-        else:
-            robust = _in_one_pass(victim, threat, strengths, loss, seed, show)
-        parameters = {"seed": seed, "dtype": str(victim.x.dtype)}
-    if attack != "noise":
-        parameters["loss"] = loss
-    if attack == "pgd":
-        parameters["steps"] = steps
-    names = {"linf": "fgsm", "l2": "one_step_l2", "noise": "noise"}
-    name = "pgd" if attack == "pgd" else names[threat.norm]
-    return Curve(name, threat, strengths, robust.cpu().numpy(), parameters)
 
 
 def robustness_area(curve: Curve | Band) -> float:
@@ -142,64 +92,3 @@ def mean_curve(curves: Sequence[Curve], *, confidence: float = 0.95) -> Band:
     half = error * student.ppf((1 + confidence) / 2, len(values) - 1)
     mean = values.mean(0)
     return Band(epsilons, mean, np.clip(mean - half, 0, 1), np.clip(mean + half, 0, 1))
-
-
-def _in_one_pass(
-    victim: Victim,
-    threat: ThreatModel,
-    strengths: Floats,
-    loss: LossName,
-    seed: int,
-    show: bool | None,
-) -> Tensor:
-    """Which images withstand one step, or noise, of each strength, (strengths, n)."""
-    generator = torch.Generator(victim.x.device).manual_seed(seed)
-    robust = victim.correct.repeat(len(strengths), 1)
-    chunks = victim.batches(victim.correct.nonzero()[:, 0])
-    name = "noise curve" if threat.norm == "noise" else "one-step curve"
-    with progress_bar(name, len(chunks) * len(strengths), show=show) as advance:
-        for rows in chunks:
-            x = victim.x[rows]
-            if threat.norm != "noise":
-                gradient, _ = input_gradient(victim.model, x, victim.y[rows], loss_named(loss))
-                direction = ball_around(x, threat).steepest(gradient)
-            for row, epsilon in enumerate(strengths.tolist()):
-                if epsilon > 0:
-                    if threat.norm == "noise":
-                        points = noisy(x, replace(threat, epsilon=epsilon), generator)
-                    else:
-                        # A unit step times ε is on the border of its ball: only bounds can bind.
-                        points = torch.add(x, direction, alpha=epsilon).clamp_(*threat.bounds)
-                    robust[row, rows] = ~victim.wrong(points, rows)
-                advance()
-    return robust
-
-
-def _pgd(
-    victim: Victim,
-    threat: ThreatModel,
-    strengths: Floats,
-    loss: LossName,
-    steps: int,
-    seed: int,
-    show: bool | None,
-) -> Tensor:
-    ascent = Ascent((loss,), steps, min(1.0, 2.5 / steps), random_start=True)
-    found = []
-    with progress_bar("pgd curve", len(strengths), show=show) as advance:
-        for epsilon in strengths.tolist():
-            strong = replace(threat, epsilon=epsilon)
-            found.append(run("pgd", victim, strong, ascent, seed=seed, show=False).robust)
-            advance()
-    return torch.stack(found)
-
-
-def _checked_strengths(epsilons: Sequence[float]) -> Floats:
-    strengths = np.asarray(epsilons, dtype=np.float64)
-    if strengths.ndim != 1 or not len(strengths) or not np.isfinite(strengths).all():
-        raise InputError("epsilons must be a sequence of finite numbers")
-    if strengths[-1] > LARGEST:
-        raise InputError(f"epsilons must be at most {LARGEST:g}, got {strengths[-1]:g}")
-    if strengths[0] < 0 or (np.diff(strengths) <= 0).any():
-        raise InputError("epsilons must be >= 0 and increase from one to the next")
-    return strengths

@@ -16,6 +16,7 @@ from fermibose.plotting import COLOURS, figure
 
 AXIS = {"linf": "ε (ℓ∞)", "l2": "ε (ℓ2)", "noise": "standard deviation of the noise"}
 _COLOURS = [COLOURS[name] for name in ("machine", "baseline", "boson", "fermion", "highlight")]
+_OUTCOMES = {"passed": "boson", "inconclusive": "highlight", "FAILED": "baseline"}
 _PICTURES = 10
 
 
@@ -68,8 +69,7 @@ def draw_examples(
 
     One image of each class where there is one, fooled if possible.
     """
-    original = torch.as_tensor(np.asarray(x))
-    labels = torch.as_tensor(np.asarray(y))
+    original, labels = result.threat.check_images(x, y)
     rows = _one_of_each_class(labels, result)
     with torch.no_grad():
         answers = model(result.examples[rows]).argmax(1)
@@ -119,18 +119,16 @@ def draw_audit(audit: Audit, path: str | Path) -> None:
         right.axis("off")
         height = 1 / len(audit.checks)
         for line, check in enumerate(audit.checks):
-            colour = COLOURS["boson"] if check.passed else COLOURS["baseline"]
+            colour = COLOURS[_OUTCOMES[check.outcome]]
             level = 1 - (line + 0.5) * height
-            mark = "passed" if check.passed else "FAILED"
             style: dict[str, Any] = {"transform": right.transAxes, "va": "center"}
-            right.text(0.0, level, mark, color=colour, weight="bold", size=8, **style)
-            right.text(0.11, level + 0.22 * height, check.name, size=8.5, **style)
+            right.text(0.0, level, check.outcome, color=colour, weight="bold", size=8, **style)
+            right.text(0.15, level + 0.22 * height, check.name, size=8.5, **style)
             evidence = check.evidence if len(check.evidence) < 95 else check.evidence[:92] + "…"
             right.text(
-                0.11, level - 0.24 * height, evidence, size=6.8, color=COLOURS["published"], **style
+                0.15, level - 0.24 * height, evidence, size=6.8, color=COLOURS["published"], **style
             )
-        headline = audit.verdict if audit.established else "robust accuracy not established"
-        fig.suptitle(headline, size=11)
+        fig.suptitle(audit.headline, size=11)
 
 
 def _one_of_each_class(labels: torch.Tensor, result: AttackResult) -> torch.Tensor:

@@ -1,18 +1,23 @@
 """The one gradient loop behind FGSM, the one-step ℓ2 attack and PGD."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from fermibose.attacks.balls import ball_around
-from fermibose.attacks.losses import Loss, loss_named, margin
+from fermibose.attacks.losses import Loss, LossName, loss_named, loss_names, margin
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import ThreatModel
-from fermibose.attacks.victim import Victim
+from fermibose.attacks.victim import Victim, check_counts, misclassified, undefined
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
+
+LONGEST_STEP = 1000.0  # in units of ε; times the largest ε its square is a number in float32
+PGD_STEPS = 40
+PGD_LOSSES: tuple[LossName, ...] = ("cross_entropy", "margin")
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,31 @@ class Ascent:
             loss_named(loss)
         if not self.losses:
             raise InputError("an attack needs at least one loss to climb")
-        for name, value in (("steps", self.steps), ("restarts", self.restarts)):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
-        if not self.step_size > 0:
-            raise InputError(f"step_size must be > 0, got {self.step_size}")
+        check_counts(steps=self.steps, restarts=self.restarts)
+        if not 0 < self.step_size <= LONGEST_STEP:
+            raise InputError(
+                f"step_size must be > 0 and <= {LONGEST_STEP:g}, got {self.step_size}: it is in "
+                "units of epsilon, and 2 crosses the whole ball"
+            )
+
+
+def usual_step(steps: int, *, longest: float = 1.0) -> float:
+    """2.5/steps in units of ε, so that the border is reached from anywhere in the ball."""
+    check_counts(steps=steps)
+    return min(longest, 2.5 / steps)
+
+
+def pgd_ascent(
+    *,
+    losses: LossName | Sequence[LossName] = PGD_LOSSES,
+    steps: int = PGD_STEPS,
+    step_size: float | None = None,
+    restarts: int = 1,
+    random_start: bool = True,
+) -> Ascent:
+    """PGD and what it is unless said otherwise: the same attack wherever it goes by that name."""
+    size = usual_step(steps) if step_size is None else step_size
+    return Ascent(loss_names(losses), steps, size, restarts, random_start)
 
 
 def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
@@ -54,6 +79,11 @@ def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[
     return torch.nan_to_num(gradient, out=gradient), logits.detach()
 
 
+def vanishing(gradient: Tensor) -> Tensor:
+    """Where the gradient is exactly 0, (B,): no gradient attack can start there."""
+    return (gradient.flatten(1) == 0).all(1)
+
+
 class Climbers:
     """The examples of a batch that still climb, and what was found for all of them."""
 
@@ -62,6 +92,7 @@ class Climbers:
         self.margins = torch.full_like(y, -torch.inf, dtype=x.dtype)  # max_{k≠y} z_k − z_y there
         self.fooled = torch.zeros_like(y, dtype=torch.bool)
         self.stuck = 0  # examples whose first gradient was exactly 0
+        self.undefined = 0  # examples for which the model returned NaN
         self.rows = torch.arange(len(y), device=y.device)  # those that still climb
         self.labels, self.ball = y, ball_around(x, threat)
 
@@ -70,7 +101,8 @@ class Climbers:
         rows = self.rows[done]
         self.points[rows] = point[done]
         self.margins[rows] = margin(logits, self.labels)[done]
-        self.fooled[rows] = logits[done].argmax(1) != self.labels[done]
+        self.fooled[rows] = misclassified(logits, self.labels)[done]
+        self.undefined += int(undefined(logits)[done].sum())
         left = ~done
         self.rows, self.labels, self.ball = self.rows[left], self.labels[left], self.ball.keep(left)
         return left
@@ -96,8 +128,8 @@ def climb(
     for step in range(ascent.steps):
         gradient, logits = input_gradient(model, point, climbers.labels, loss)
         if step == 0:
-            climbers.stuck = int((gradient.flatten(1) == 0).all(1).sum())
-        fooled = logits.argmax(1) != climbers.labels
+            climbers.stuck = int(vanishing(gradient).sum())
+        fooled = misclassified(logits, climbers.labels)
         if ascent.stop_when_fooled and fooled.any():
             left = climbers.retire(fooled, point, logits)
             point, gradient = point[left], gradient[left]
@@ -130,7 +162,6 @@ def run(
     worst = torch.full_like(victim.y, -torch.inf, dtype=victim.x.dtype)
     starts = [loss_named(name) for name in ascent.losses for _ in range(ascent.restarts)]
     chunks = victim.batches(victim.correct.nonzero()[:, 0])
-    stuck = 0
     with progress_bar(attack, len(starts) * len(chunks), show=show) as advance:
         for rows in chunks:
             for loss in starts:
@@ -140,7 +171,8 @@ def run(
                     found = climb(
                         victim.model, x, y, threat, loss=loss, ascent=ascent, generator=generator
                     )
-                    stuck += found.stuck
+                    victim.stuck += found.stuck
+                    victim.undefined += found.undefined
                     robust[rows] = ~found.fooled
                     # Among survivors keep the point closest to the decision boundary.
                     worse = (found.margins > worst[rows]) | found.fooled
@@ -149,17 +181,6 @@ def run(
                 advance(status=f"{100 * float(robust.double().mean()):.1f} % withstand")
     parameters = asdict(ascent) | {"seed": seed, "dtype": str(victim.x.dtype)}
     seconds = time.perf_counter() - started
-    flags = _flags(stuck, ascent)
     return AttackResult(
-        attack, threat, examples, victim.correct, robust, parameters, flags, seconds
-    )
-
-
-def _flags(stuck: int, ascent: Ascent) -> tuple[str, ...]:
-    if not stuck:
-        return ()
-    return (
-        f"the gradient was exactly zero at {stuck} starting point{'s' if stuck > 1 else ''}: the "
-        f"attack on {' and '.join(ascent.losses)} could not move there, so the robust accuracy is "
-        "an upper bound at best",
+        attack, threat, examples, victim.correct, robust, parameters, victim.flags, seconds
     )

@@ -1,6 +1,6 @@
 """What an attack increases: one number per example, from logits (B, K) and labels (B,)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -42,6 +42,11 @@ LOSSES: dict[str, Loss] = {
     "margin": margin,
     "mean_squared": mean_squared,
 }
+
+
+def loss_names(losses: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several, as a tuple."""
+    return (losses,) if isinstance(losses, str) else tuple(losses)
 
 
 def loss_named(name: str) -> Loss:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks.gradient import Ascent, run
+from fermibose.attacks.gradient import PGD_LOSSES, PGD_STEPS, Ascent, pgd_ascent, run
 from fermibose.attacks.losses import LossName
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import victim_of
-from fermibose.errors import InputError
+from fermibose.attacks.victim import check_counts, victim_of
 from fermibose.progress import progress_bar
 
 
@@ -61,10 +60,10 @@ def pgd(
     y: Images,
     threat: ThreatModel,
     *,
-    steps: int = 40,
+    steps: int = PGD_STEPS,
     step_size: float | None = None,
     restarts: int = 1,
-    losses: Sequence[LossName] = ("cross_entropy", "margin"),
+    losses: LossName | Sequence[LossName] = PGD_LOSSES,
     random_start: bool = True,
     seed: int = 0,
     dtype: torch.dtype | None = None,
@@ -75,10 +74,16 @@ def pgd(
 
     step_size: length of a step in units of ε; by default 2.5/steps (but never more than 1), so
     that the border is reached from anywhere in the ball. restarts: random starts for each loss.
+    losses: one or several of "cross_entropy", "margin" and "mean_squared".
     """
     threat.require("pgd", "linf", "l2")
-    size = min(1.0, 2.5 / max(steps, 1)) if step_size is None else step_size
-    ascent = Ascent(tuple(losses), steps, size, restarts, random_start)
+    ascent = pgd_ascent(
+        losses=losses,
+        steps=steps,
+        step_size=step_size,
+        restarts=restarts,
+        random_start=random_start,
+    )
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
         return run("pgd", victim, threat, ascent, seed=seed, show=show)
 
@@ -101,8 +106,7 @@ def gaussian_noise(
     except that an image misclassified without noise is not tried and counts as wrong.
     """
     threat.require("gaussian_noise", "noise")
-    if draws < 1:
-        raise InputError(f"draws must be at least 1, got {draws}")
+    check_counts(draws=draws)
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
         generator = torch.Generator(victim.x.device).manual_seed(seed)
@@ -124,7 +128,8 @@ def gaussian_noise(
             victim.correct,
             robust,
             parameters,
-            seconds=time.perf_counter() - started,
+            victim.flags,
+            time.perf_counter() - started,
         )
 
 

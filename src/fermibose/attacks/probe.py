@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -15,9 +15,16 @@ class Check:
     """One question put to a robust accuracy, and the answer."""
 
     name: str
-    passed: bool
+    passed: bool | None  # None: the check cannot tell, so it speaks neither for nor against
     evidence: str  # one line, with numbers
     numbers: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> Literal["passed", "inconclusive", "FAILED"]:
+        """How it ended, in a word."""
+        if self.passed is None:
+            return "inconclusive"
+        return "passed" if self.passed else "FAILED"
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,8 +50,8 @@ class ThreatModel:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; an infinite bound becomes null."""
-        bounds = [bound if math.isfinite(bound) else None for bound in self.bounds]
-        return {"norm": self.norm, "epsilon": self.epsilon, "bounds": bounds}
+        bounds = [float(bound) if math.isfinite(bound) else None for bound in self.bounds]
+        return {"norm": self.norm, "epsilon": float(self.epsilon), "bounds": bounds}
 
     def check_images(self, x: Images, y: Images) -> tuple[Tensor, Tensor]:
         """Floating-point images (n, …) inside the bounds and whole labels (n,), as tensors."""
@@ -64,7 +64,7 @@ class ThreatModel:
         if images.ndim < 2 or not images.numel():
             raise InputError(f"images must have shape (n, …), got {tuple(images.shape)}")
         whole = not labels.is_floating_point() and labels.dtype != torch.bool
-        if labels.shape != (len(images),) or not whole or int(labels.min()) < 0:
+        if labels.shape != (len(images),) or not whole or int(labels.long().min()) < 0:
             raise InputError(
                 f"labels must be one whole number >= 0 for each of the {len(images)} images, got "
                 f"{labels.dtype} of shape {tuple(labels.shape)}"
@@ -84,7 +84,13 @@ class ThreatModel:
 def _as_tensor(values: Images) -> Tensor:
     if isinstance(values, Tensor):
         return values
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"images and labels must be numbers, got {array.dtype}")
-    return torch.tensor(array)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"images and labels must be arrays of numbers: {error}") from None
+    kind = array.dtype
+    if kind.kind not in "biuf":
+        raise InputError(f"images and labels must be numbers, got {kind}")
+    # Torch knows no negative strides, no foreign order of bytes and no long doubles.
+    native = np.dtype(np.float64) if kind.kind == "f" and kind.itemsize > 8 else kind
+    return torch.from_numpy(np.array(array, dtype=native.newbyteorder("="), order="C"))

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -12,17 +13,20 @@ from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.errors import InputError
 
 PRECISIONS = (torch.float32, torch.float64)
+ZERO_GRADIENT = "the gradient was exactly zero"  # how the flag begins
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Victim:
-    """A classifier with the images it is attacked on."""
+    """A classifier with the images it is attacked on, and what gave reason for doubt."""
 
     model: nn.Module
     x: Tensor  # (n, …)
     y: Tensor  # (n,)
     correct: Tensor  # (n,) bool: classified correctly without attack; the only ones attacked
     batch_size: int
+    stuck: int = 0  # starting points at which the gradient was exactly 0
+    undefined: int = 0  # points at which the model returned NaN
 
     def batches(self, rows: Tensor) -> tuple[Tensor, ...]:
         """The row numbers in chunks of the batch size."""
@@ -31,7 +35,45 @@ class Victim:
     def wrong(self, points: Tensor, rows: Tensor) -> Tensor:
         """Where the points offered in place of the images ``rows`` are misclassified, (B,)."""
         with torch.no_grad():
-            return self.model(points).argmax(1) != self.y[rows]  # type: ignore[no-any-return]
+            logits = self.model(points)
+        self.undefined += int(undefined(logits).sum())
+        return misclassified(logits, self.y[rows])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Reasons not to trust what an attack found, as far as it has come."""
+        doubts = {
+            f"{ZERO_GRADIENT} at {_count(self.stuck, 'starting point')}: the attack "
+            "could not move there, so the robust accuracy is an upper bound at best": self.stuck,
+            f"the model returned NaN at {_count(self.undefined, 'point')} on the way of the "
+            "attack; an image for which it ends there counts as fooled": self.undefined,
+        }
+        return tuple(doubt for doubt, occurred in doubts.items() if occurred)
+
+
+def undefined(logits: Tensor) -> Tensor:
+    """Where a logit is NaN, (B,): nobody can say which class wins there."""
+    return logits.isnan().any(1)
+
+
+def misclassified(logits: Tensor, y: Tensor) -> Tensor:
+    """Where the label does not win, (B,); with NaN among the logits it never does.
+
+    An argmax alone takes NaN for the largest, so that it would answer class 0 if all are NaN.
+    Infinite logits are in order: the logarithm of a probability that is 0, say.
+    """
+    return (logits.argmax(1) != y) | undefined(logits)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}"
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse steps, restarts and the like that are not whole numbers of at least 1."""
+    for name, count in counts.items():
+        if not isinstance(count, Integral) or count < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, got {count}")
 
 
 @contextmanager
@@ -53,8 +95,7 @@ def victim_of(
         raise InputError(f"the model must be a torch module, got {type(model).__name__}")
     if dtype not in (None, *PRECISIONS):
         raise InputError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, got {batch_size}")
+    check_counts(batch_size=batch_size)
     images, labels = threat.check_images(x, y)
     tensors = [*model.parameters(), *model.buffers(), images]
     own = next(tensor for tensor in tensors if tensor.is_floating_point())
@@ -95,6 +136,6 @@ def _checked_logits(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
             f"the labels go up to {int(y.max())}, but the model knows {logits.shape[1]} classes; "
             "attack it on the kind of data it was trained on"
         )
-    if torch.isnan(logits).any():
+    if undefined(logits).any():
         raise InputError("the model returns NaN for some of the images; no attack can judge that")
     return logits

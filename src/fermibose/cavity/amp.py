@@ -8,14 +8,22 @@ For every pair μ and weight i, with x_{μi} the two inputs of pair μ at weight
 
     v_i = 1/(βλ_w + A_i), \qquad m_i = v_i B_i .
 
+At a fixed point the free energy of the instance, −ln ∫dw e^{−βE(w)} per weight, is
+
+.. math::
+    βf = \tfrac{βλ_w}{2} q - \tfrac{1}{2N}\sum_i \ln 2πe v_i
+         - \tfrac{1}{N}\sum_μ \big[\ln Z_μ + \tfrac12 f_μ^T V_μ f_μ\big] .
+
 The last term of ω (Onsager's) removes what pair μ itself told the weights one sweep before. Damped
 means remember earlier sweeps too, so f is damped with them: without that the correction belongs to
 other means than those it corrects, and the iteration neither settles nor has the right q.
 """
 
+import math
+
 import numpy as np
 
-from fermibose.cavity.channel import PairChannel
+from fermibose.cavity.channel import Moments, PairChannel
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, Pairs, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
@@ -74,8 +82,17 @@ class _Amp:
         m = v * (products.pull(pair.f) + A * old_m)
         change = max(float(np.abs(m - old_m).max()), float(np.abs(v - old_v).max()))
         at = float((np.abs(V @ pair.df) ** 2).sum() / m.size)
-        found = Marginals(m, v, change, float(pair.energy.mean()), at)
+        found = Marginals(
+            m, v, change, float(pair.energy.mean()), at, self._free_energy(m, v, V, pair)
+        )
         return np.concatenate([m, v, pair.f.ravel()]), found
+
+    def _free_energy(self, m: Array, v: Array, V: Array, pair: Moments) -> float:
+        beta, decay = self.problem.beta, self.problem.weight_decay
+        work = np.einsum("pa,pab,pb->", pair.f, V, pair.f) / 2
+        entropy = np.log(2 * math.pi * math.e * v).sum() / 2
+        prior = beta * decay * (m**2 + v).sum() / 2
+        return float((prior - entropy - pair.log_z.sum() - work) / (beta * self.n))
 
     def allowed(self, x: Array) -> bool:
         """Whether all variances are positive."""

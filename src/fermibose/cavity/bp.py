@@ -9,7 +9,17 @@ r"""Belief propagation: a Gaussian message from every weight to every pair, and 
 
 with f and ∂f of the channel at (ω_{μ→i}, V_{μ→i}). Every sum leaves the receiver out. A sweep takes
 N·P two-dimensional integrals; :mod:`fermibose.cavity.amp` takes P.
+
+At a fixed point the free energy of the instance, −ln ∫dw e^{−βE(w)}, is that of the weights and the
+pairs less that of the messages between them, which both have counted:
+
+.. math::
+    -βNf = \sum_μ \ln Z_μ + \sum_i \Big[\tfrac12\ln 2πv_i + \frac{m_i^2}{2v_i}\Big]
+      - \sum_{iμ} \Big[\tfrac12\ln\frac{v_i}{v_{i→μ}} + \frac{m_i^2}{2v_i}
+      - \frac{m_{i→μ}^2}{2v_{i→μ}}\Big] .
 """
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,23 +63,30 @@ class _Bp:
         old_m, old_v = x.reshape(self.shape)
         A, B = np.empty_like(old_m), np.empty_like(old_m)
         pairs, n = old_m.shape
-        energy = at = 0.0
+        energy = at = log_z = 0.0
         for block in np.array_split(np.arange(pairs), max(1, round(pairs * n / _BLOCK))):
-            A[block], B[block], e, a = self._to_weights(block, old_m[block], old_v[block])
-            energy, at = energy + e / pairs, at + a / n
+            A[block], B[block], whole = self._to_weights(block, old_m[block], old_v[block])
+            energy, at, log_z = energy + whole[0] / pairs, at + whole[1] / n, log_z + whole[2]
         whole_A, whole_B = A.sum(0), B.sum(0)
-        mean = variances(self.problem, whole_A) * whole_B
+        variance = variances(self.problem, whole_A)
+        mean = variance * whole_B
         v = variances(self.problem, whole_A - A)
         new = np.concatenate([(v * (whole_B - B)).ravel(), v.ravel()])
         change = float(np.abs(new - x).max())
-        return new, Marginals(mean, variances(self.problem, whole_A), change, energy, at)
+        weights = (np.log(variance) + mean**2 / variance).sum() / 2
+        messages = (np.log(old_v) + old_m**2 / old_v).sum() / 2
+        log_z += n / 2 * math.log(2 * math.pi) + weights - (pairs * weights - messages)
+        free_energy = -float(log_z) / (self.problem.beta * n)
+        return new, Marginals(mean, variance, change, energy, at, free_energy)
 
     def allowed(self, x: Array) -> bool:
         """Whether all variances are positive."""
         return bool(x.reshape(self.shape)[1].min() > 0)
 
-    def _to_weights(self, block: Indices, m: Array, v: Array) -> tuple[Array, Array, float, float]:
-        """A and B from some pairs to all weights; their energy and their part of AT."""
+    def _to_weights(
+        self, block: Indices, m: Array, v: Array
+    ) -> tuple[Array, Array, tuple[float, ...]]:
+        """A and B from some pairs to all weights; of the pairs energy, part of AT and ln Z."""
         x1, x2 = self.train.x[:, block]
         same = self.train.same[block]
         mean = np.stack([m * x1, m * x2], -1)
@@ -84,8 +101,8 @@ class _Bp:
         )
         f, df = cavity.f.reshape(*shape, 2), cavity.df.reshape(*shape, 2, 2)
         A = -(x1**2 * df[..., 0, 0] + 2 * x1 * x2 * df[..., 0, 1] + x2**2 * df[..., 1, 1])
-        at = float(((V @ whole.df) ** 2).sum())
-        return A, x1 * f[..., 0] + x2 * f[..., 1], float(whole.energy.sum()), at
+        sums = (whole.energy.sum(), ((V @ whole.df) ** 2).sum(), whole.log_z.sum())
+        return A, x1 * f[..., 0] + x2 * f[..., 1], tuple(map(float, sums))
 
 
 @one_thread

@@ -38,6 +38,7 @@ class Estimate(Predictions):
     variance: Array  # (N,): v_i
     training_loss: float  # mean energy of a training pair
     at_eigenvalue: float  # Σ_μ ‖V_μ ∂f_μ‖²/N on the instance; above 1, replica symmetry is unstable
+    free_energy: float  # Bethe's: −ln ∫dw e^{−βE(w)} / (βN)
     converged: bool
     iterations: int
     history: History

@@ -32,12 +32,12 @@ def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
     """ε_g against ``parameter``: one marker series for every method and size, means and errors.
 
     A filled mark is the mean of the instances that converged; an open one, where none did, of the
-    last sweeps of all. Marks stand a few points beside their value, so as not to hide each other.
+    last sweeps of all. Marks of several series at one value stand side by side around it, so as not
+    to hide each other.
     """
     series = sorted({(r["method"], r["n"]) for r in rows})
+    measured = {(r["method"], r["n"], r[parameter]) for r in rows}
     for k, (method, n) in enumerate(series):
-        points = 2.5 * (k - (len(series) - 1) / 2)
-        aside = ScaledTranslation(points / 72, 0, ax.figure.dpi_scale_trans)
         mark, colour, name = _MARKS[method]
         mine = [r for r in rows if (r["method"], r["n"]) == (method, n)]
         label: str | None = f"{name}, N = {n}"
@@ -47,6 +47,9 @@ def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
             mean, error = mean_and_error(r["generalization_loss"] for r in good or here)
             error = np.nan_to_num(error)
             face = COLOURS[colour] if good else "white"
+            together = [s for s in series if (*s, value) in measured]
+            points = 2.5 * (together.index((method, n)) - (len(together) - 1) / 2)
+            aside = ScaledTranslation(points / 72, 0, ax.figure.dpi_scale_trans)
             ax.errorbar(
                 value, mean, error, fmt=mark, ms=4 + k % 2, color=COLOURS[colour],
                 mfc=face, capsize=2, label=label, transform=ax.transData + aside,

@@ -20,17 +20,18 @@ def lattice_steps(problem: Problem, kind: int, s: float) -> Array:
     """Steps along r and t for bosons (kind 0) or fermions (1) with fields of width s.
 
     Equal steps converge exponentially: along t as fast as the Gaussian allows, along r at the
-    rate of the ridge of bosons, and of the corner of the hinge for fermions.
+    rate of the ridge of bosons, and of the corner of the hinge for fermions; none is longer than
+    what φ takes to change.
     """
-    z = np.linspace(-6, 6, 241)
-    slope = float(np.abs(np.gradient(problem.phi(z), z)).max())
+    z, steep = np.linspace(-6, 6, 241), problem.steepness
+    slope = steep if steep > 1 else float(np.abs(np.gradient(problem.phi(z), z)).max())
     ridge = 0.6 / math.sqrt(2 * problem.beta * slope**2 + 1 / s**2)
     if kind == 0:
-        return np.array([min(ridge, 0.5 * s), min(0.5 * s, 0.35)])
+        return np.array([min(ridge, 0.5 * s), min(0.5 * s, 0.35 / steep)])
     soft = math.sqrt(max(problem.softness, _HARDEST))
     corner = min(0.3 * soft, 0.57 * math.sqrt(soft / problem.beta))
     corner /= slope * max(1.0, math.sqrt(problem.d_f))
-    return np.array([min(ridge, corner, 0.5 * s), min(0.45 * s, 0.3)])
+    return np.array([min(ridge, corner, 0.5 * s), min(0.45 * s, 0.3 / steep)])
 
 
 def check_size(reach: Array, steps: Array) -> None:
@@ -48,8 +49,9 @@ def check_size(reach: Array, steps: Array) -> None:
         )
     else:
         remedy = (
-            "the fields are too sharp: use a larger delta, a smaller beta or weight_decay, or a "
-            "larger n (the patterns of a pair are nearly parallel at few weights)"
+            "the fields are too sharp: use a larger delta, a smaller beta or weight_decay, a less "
+            "steep activation, or a larger n (the patterns of a pair are nearly parallel at few "
+            "weights)"
         )
     raise LatticeError(
         f"the integrals of a pair need a lattice of {nodes:.2g} nodes, more than the {_MOST:.0e} "

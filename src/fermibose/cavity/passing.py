@@ -35,6 +35,7 @@ class Marginals:
     change: float  # largest change of a message
     training_loss: float
     at_eigenvalue: float
+    free_energy: float
 
 
 class Messages(Protocol):
@@ -150,6 +151,7 @@ def pass_messages(
         variance=last.variance,
         training_loss=last.training_loss,
         at_eigenvalue=last.at_eigenvalue,
+        free_energy=last.free_energy,
         converged=converged,
         iterations=len(history.M),
         history=history,

@@ -144,11 +144,22 @@ def _record(copies: _Copies, cold: Indices) -> tuple[Array, ...]:
     M, q = w.mean(0), (w**2).mean(0)
     problem = copies.landscape.problem
     energy = (copies.E[cold] - problem.weight_decay / 2 * n * q) / copies.landscape.pairs
-    aligned = w * np.sign(M)
+    return np.abs(M), q, energy, np.asarray(overlap(w, flips=problem.odd))
+
+
+def overlap(w: Array, *, flips: bool) -> float:
+    """Mean overlap w_a·w_b/N of the columns of w; NaN if there is one alone.
+
+    flips: w and −w are the same state, as for odd activations. Every column then has the sign that
+    its overlap with the first one asks for. (The sign of M would do as well where M is large, but
+    is chance where it vanishes.)
+    """
     chains = w.shape[1]
+    if chains == 1:
+        return math.nan
+    aligned = w * np.where(w[:, 0] @ w < 0, -1, 1) if flips else w
     total = (aligned.sum(1) ** 2).mean() - (aligned**2).mean(0).sum()
-    Q = total / (chains * (chains - 1)) if chains > 1 else math.nan
-    return np.abs(M), q, energy, np.asarray(Q)
+    return float(total / (chains * (chains - 1)))
 
 
 def _summary(instance: Instance, walk: Walk, copies: _Copies, cold: Indices) -> Sampling:

@@ -17,7 +17,7 @@ class Walk:
     M: Array  # signs are such that M >= 0
     q: Array
     energy: Array  # mean energy of a training pair
-    Q: Array = field(repr=False)  # (trajectories,): overlap of the chains, signs of M aligned
+    Q: Array = field(repr=False)  # (trajectories,): overlap of the chains, w as good as −w
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,11 @@ class Sampling(Predictions):
     @property
     def verdict(self) -> str:
         """Whether the numbers can be used, in words."""
+        parts = "chains" if self.history.M.shape[1] > 1 else "halves of the only chain"
         agree = (
-            "the chains agree"
+            f"the {parts} agree"
             if self.converged
-            else "did not converge: the chains disagree, or nothing was accepted or exchanged"
+            else f"did not converge: the {parts} disagree, or nothing was accepted or exchanged"
         )
         errors = ", ".join(f"{name} ± {error:.4f}" for name, error in self.errors.items())
         return (

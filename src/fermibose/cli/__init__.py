@@ -2,10 +2,12 @@
 
 import os
 import sys
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from fermibose.cli.attack import attack
 from fermibose.cli.audit import audit
@@ -18,7 +20,19 @@ from fermibose.cli.theory import theory
 from fermibose.cli.train import train
 from fermibose.errors import FermiboseError
 
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Say that Ctrl-C was heard; Typer itself would end without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            Console(stderr=True).print("interrupted")
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="The Fermi-Bose machine: local contrastive learning without backpropagation.",
     no_args_is_help=True,
     add_completion=False,
@@ -55,6 +69,3 @@ def main() -> None:
         message = f"[bold red]error:[/] {escape(str(error))}"
         Console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted")
-        sys.exit(130)

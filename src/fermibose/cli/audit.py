@@ -59,8 +59,8 @@ def audit(
     table.add_column("", justify="center")
     table.add_column("evidence", overflow="fold")
     for check in found.checks:
-        mark = "[green]passed[/]" if check.passed else "[bold red]FAILED[/]"
-        table.add_row(check.name, mark, escape(check.evidence))
+        style = {"passed": "green", "inconclusive": "yellow", "FAILED": "bold red"}[check.outcome]
+        table.add_row(check.name, f"[{style}]{check.outcome}[/]", escape(check.evidence))
     console.print(table)
     console.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True)
     source = {"model": str(model), "data": {"name": dataset.name, "checksum": dataset.checksum}}

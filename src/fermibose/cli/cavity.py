@@ -24,6 +24,7 @@ _ROWS = (
     ("test loss ε_g", "generalization_loss", "generalization_loss"),
     ("test accuracy", "accuracy", "accuracy"),
     ("training energy of a pair", "training_loss", "training_energy"),
+    ("free energy of a weight", "free_energy", "free_energy"),
     ("AT eigenvalue", "at_eigenvalue", "at_eigenvalue"),
 )
 
@@ -70,7 +71,7 @@ def cavity(
         raise InputError(f"method {method!r} is not known: use {', '.join(_METHODS)}")
     given = {"damping": damping, "max_iterations": max_iterations, "trajectories": trajectories}
     given = {name: value for name, value in given.items() if value is not None}
-    _check_options(method, beta, given)
+    _check_options(method, beta, softness, given)
     if beta is None:
         beta = math.inf if method == "ground" else 50.0
     problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness)
@@ -91,13 +92,15 @@ def cavity(
     say(f"wrote {path}")
 
 
-def _check_options(method: str, beta: float | None, given: dict[str, Any]) -> None:
+def _check_options(method: str, beta: float | None, softness: float, given: dict[str, Any]) -> None:
     """Refuse what the method cannot do or would not heed, in the words of the command line."""
     if method == "ground" and beta not in (None, math.inf):
         raise InputError(
             f"--beta {beta:g} is not for --method ground, which is at zero temperature: leave it "
             "out, or use --method amp, bp or hmc"
         )
+    if method == "ground" and softness == 0:
+        raise InputError("--method ground descends a smooth energy: use --softness > 0 (say 1e-4)")
     if method != "ground" and beta == math.inf:
         raise InputError(
             f"--beta inf is zero temperature: {method} needs a finite one (say 50), or use "

@@ -98,7 +98,9 @@ def _attack(
             linf, noise = ThreatModel("linf"), ThreatModel("noise")
             curves[name] = {
                 "FGSM": accuracy_curve(training.net, x, y, linf),
-                "PGD": accuracy_curve(training.net, x, y, linf, epsilons=coarse, attack="pgd"),
+                "PGD": accuracy_curve(
+                    training.net, x, y, linf, epsilons=coarse, attack="pgd", seed=seed
+                ),
                 "noise": accuracy_curve(training.net, x, y, noise, seed=seed),
             }
     return curves

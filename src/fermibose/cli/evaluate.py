@@ -32,8 +32,7 @@ def evaluate(
 
     if output is not None:
         check_file(output)
-    net, dataset = load_subject(model, data, folder)
-    dataset = dataset.first(test_per_class=test_per_class)
+    net, dataset = load_subject(model, data, folder, test_per_class)
     found = evaluate_net(net, dataset.x_test, dataset.y_test)
     title = f"{model} on {dataset.name}, {len(dataset.x_test)} test images"
     table = Table(title=escape(title))

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from typer import Option
 
 from fermibose.energy import Coupling
+from fermibose.errors import InputError
 
 MACHINE, TRAINING = "Machine", "Training"  # headings in the help
 
@@ -34,6 +35,24 @@ ReadoutOption = Annotated[
     Literal["cross_entropy", "ridge"],
     Option(help="As in the paper, or in closed form.", rich_help_panel=MACHINE),
 ]
+RidgeOption = Annotated[
+    float | None,
+    Option(help="Penalty of the ridge readout (default 0.01).", rich_help_panel=MACHINE),
+]
+NoiseOption = Annotated[
+    float | None,
+    Option(
+        help="Deviation of the noise of self-supervised pairs (default 0.2).",
+        rich_help_panel=MACHINE,
+    ),
+]
+ShiftOption = Annotated[
+    int | None,
+    Option(
+        help="Largest shift of self-supervised pairs, in pixels (default 2).",
+        rich_help_panel=MACHINE,
+    ),
+]
 EpochsOption = Annotated[
     int, Option(help="Epochs for each hidden layer.", rich_help_panel=TRAINING)
 ]
@@ -47,3 +66,11 @@ LearningRateOption = Annotated[
 WeightDecayOption = Annotated[
     float, Option(help="λ of (λ/2N)|W|², for hidden layers.", rich_help_panel=TRAINING)
 ]
+
+
+def check_idle(readout: str, pairing: str, **given: float | None) -> None:
+    """Refuse an option that the readout or pairing chosen would ignore."""
+    for name, value in given.items():
+        needed = "--readout ridge" if name == "ridge" else "--pairing self"
+        if value is not None and needed not in (f"--readout {readout}", f"--pairing {pairing}"):
+            raise InputError(f"--{name} is for {needed} only: leave it out, or add {needed}")

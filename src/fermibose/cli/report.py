@@ -11,7 +11,6 @@ from fermibose.cli.reproduce import chosen_scale, print_runs
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
-    from fermibose.paper.scale import Scale
     from fermibose.report.story import Contents
 
 
@@ -27,8 +26,8 @@ def report(
 ) -> None:
     """Write the report: one self-contained page from what `fbm reproduce` has measured.
 
-    Nothing is computed anew; figures of which nothing is measured are left out. Give the same
-    --quick, --full and --folder as to `fbm reproduce`: a run belongs to the images it was made
+    Nothing is computed anew; figures of which less than half is measured are left out. Give the
+    same --quick, --full and --folder as to `fbm reproduce`: a run belongs to the images it was made
     with, so figures whose images cannot be loaded are left out too.
     """
     from fermibose.files import replacing
@@ -40,11 +39,11 @@ def report(
     scale = chosen_scale(full, folder)
     check_file(output)
     contents = gather(Store(store, create=False), scale)
-    _say_what_is_left_out(contents, scale)
+    _say_what_is_left_out(contents)
     if not contents.chapters:
         raise InputError(
-            f"{store} holds no run of the {scale.name} scale; give the same --quick, --full and "
-            "--folder as to `fbm reproduce`"
+            f"{store} holds less than half of the runs of any figure of the {scale.name} scale; "
+            "give the same --quick, --full and --folder as to `fbm reproduce`, or run it first"
         )
     with tempfile.TemporaryDirectory() as drafts:
         page = tell(contents, scale, Path(drafts))
@@ -53,13 +52,11 @@ def report(
     say(f"written to {output}: {len(page) / 1e6:.1f} MB")
 
 
-def _say_what_is_left_out(contents: "Contents", scale: "Scale") -> None:
-    from fermibose.report.story import absent
-
+def _say_what_is_left_out(contents: "Contents") -> None:
+    if contents.scarce:
+        few = "; ".join(f"{name}: {runs} runs" for name, runs in contents.scarce.items())
+        say(f"left out, less than half is measured: {few}")
     unknown = contents.unknown
-    names = [name for name in absent(contents) if name not in unknown]
-    if names and contents.chapters:
-        say(f"no run of the {scale.name} scale: {', '.join(names)} (left out)")
     for reason in dict.fromkeys(unknown.values()):
         names = [name for name in unknown if unknown[name] == reason]
         say(

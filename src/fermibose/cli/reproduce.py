@@ -41,6 +41,7 @@ def reproduce(
 
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
     """
+    from fermibose.paper.figures import FIGURES
     from fermibose.sweep import Store, engine_named
 
     names = _chosen(figures)
@@ -52,10 +53,12 @@ def reproduce(
     made: list[str] = []
     failures = 0
     for name in names:
-        outcome = _make(name, scale, shelf, worker, output, verdicts)
+        outcome = _make(name, scale, shelf, worker, output)
         failures += len(outcome.failures)
         made.append(name)
-        _write(output / "verdicts.json", verdicts, made, scale)
+        found = FIGURES[name].verdicts(outcome.rows, scale)
+        verdicts += found
+        _write(output / "verdicts.json", found, name, scale, outcome.rows)
         if outcome.interrupted:
             say("interrupted: figures and verdicts are of what was measured so far")
             break
@@ -89,15 +92,8 @@ def _chosen(figures: list[str] | None) -> list[str]:
     return names
 
 
-def _make(
-    name: str,
-    scale: "Scale",
-    store: "Store",
-    engine: "Engine",
-    output: Path,
-    verdicts: "list[Verdict]",
-) -> "Outcome":
-    """Run what a figure still lacks, draw it, and add its verdicts to the others."""
+def _make(name: str, scale: "Scale", store: "Store", engine: "Engine", output: Path) -> "Outcome":
+    """Run what a figure still lacks, and draw it."""
     from fermibose.paper.figures import FIGURES
     from fermibose.plotting import save_figure
     from fermibose.sweep import run
@@ -111,28 +107,39 @@ def _make(
     drawn = figure.draw(outcome.rows, scale)
     for suffix in (".png", ".svg"):
         save_figure(drawn, output / f"{name}{suffix}")
-    verdicts += figure.verdicts(outcome.rows, scale)
     return outcome
 
 
 def print_runs(what: str, rows: "Iterable[Row]") -> None:
-    """A line for each run that has no result, with the reason."""
+    """A line for each run that has no result, with the reason, however many lines that has."""
     for row in rows:
-        reason = (row.error or "").strip().splitlines()[-1]  # of its traceback
+        reason = _message(row.error or "").replace("\n", "\n    ")
         console.print(
             f"[yellow]{what}:[/] {escape(f'{row.params}, seed {row.seed}: {reason}')}",
             soft_wrap=True,
         )
 
 
-def _write(path: Path, verdicts: "list[Verdict]", made: list[str], scale: "Scale") -> None:
-    """Write the verdicts on the figures made now; those on others at the same scale stay."""
+def _message(error: str) -> str:
+    """Type and message of an exception, from its traceback: what follows the indented frames."""
+    lines = error.strip().rpartition("Traceback (most recent call last):\n")[2].splitlines()
+    frames = next((k for k, line in enumerate(lines) if not line.startswith(" ")), 0)
+    return "\n".join(lines[frames:])
+
+
+def _write(
+    path: Path, verdicts: "list[Verdict]", name: str, scale: "Scale", rows: "list[Row]"
+) -> None:
+    """Write the verdicts on a figure; those on others, or of another scale or other data, stay."""
     from fermibose.files import write_json
 
-    here = {"scale": scale.name, "dataset": scale.dataset}
+    dataset = scale.dataset if any(row.data for row in rows) else None  # theory reads none
+    here = {"scale": scale.name, "dataset": dataset}
+    same = {"figure": name, "scale": scale.name} | ({"dataset": dataset} if dataset else {})
     found = [verdict.as_dict() | here for verdict in verdicts]
-    found += [v for v in _read(path) if here.items() <= v.items() and v["figure"] not in made]
-    write_json(path, sorted(found, key=lambda verdict: str(verdict["figure"])))
+    found += [v for v in _read(path) if not same.items() <= v.items()]
+    order = ("figure", "scale", "dataset")
+    write_json(path, sorted(found, key=lambda verdict: [str(verdict.get(k)) for k in order]))
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from fermibose.cli.options import say
-from fermibose.errors import FermiboseError, InputError
+from fermibose.errors import FermiboseError, FileFormatError, InputError
 
 if TYPE_CHECKING:
     from fermibose import FermiBoseNet
     from fermibose.data import Dataset
 
 _WITHOUT_RECORD = "mnist5k"
+_COUNTS = ("train_per_class", "test_per_class")
 
 
 def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: int | None) -> Any:
@@ -32,19 +33,20 @@ def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: 
 
 
 def load_subject(
-    model: Path, data: str | None, folder: Path | None
+    model: Path, data: str | None, folder: Path | None, test_per_class: int | None = None
 ) -> "tuple[FermiBoseNet, Dataset]":
     """The net, and the data set named, or else the one it was trained on.
 
     Says so where these are not known to be the same, and if test images may have been trained on.
+    Of its own data the net is judged on the test images it was scored on when it was trained,
+    unless ``test_per_class`` asks for others; of data that are named, on all.
     """
     from fermibose import FermiBoseNet
     from fermibose.data import load_dataset
 
     net = FermiBoseNet.load(model)
-    trained = net.info.get("data")
-    if not isinstance(trained, dict) or "name" not in trained:  # free to hold anything
-        trained = {}
+    _check_classes(model, net.config["classes"])
+    trained = _record(model, net.info.get("data"))
     if data is not None:
         dataset = load_dataset(data, folder=folder)
     elif trained:
@@ -61,11 +63,14 @@ def load_subject(
             f"{dataset.name} has {features} features, but the net takes {inputs}: name the kind of "
             "data it was trained on with --data"
         )
-    if trained and (difference := _difference(trained, dataset)):
+    difference = _difference(trained, dataset) if trained else ""
+    if difference:
         seen = _may_be_seen(trained["name"], dataset.name)
         warning = "; images scored here may be among those it was trained on" if seen else ""
         say(f"note: {model} was trained on {difference}{warning}.")
-    return net, dataset
+    elif data is None and test_per_class is None:
+        test_per_class = trained.get("load", {}).get("test_per_class")
+    return net, dataset.first(test_per_class=test_per_class)
 
 
 def load_attacked(
@@ -82,6 +87,40 @@ def load_attacked(
 def title(model: Path, dataset: "Dataset") -> str:
     """What a table is about, safe from markup."""
     return escape(f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
+
+
+def _record(model: Path, trained: Any) -> dict[str, Any]:
+    """What a model says of its data, as :func:`origin` writes it; empty if it says nothing."""
+    if not isinstance(trained, dict) or "name" not in trained:  # info is free to hold anything
+        return {}
+    sound = isinstance(trained["name"], str)
+    if "load" in trained:
+        load = trained["load"] if isinstance(trained["load"], dict) else {}
+        sound = (
+            sound
+            and isinstance(trained.get("checksum"), str)
+            and isinstance(load.get("name"), str)
+            and isinstance(load.get("folder"), str | None)
+            and all(isinstance(load.get(key), int | None) for key in _COUNTS)
+        )
+    if not sound:
+        raise FileFormatError(
+            f"{model} is damaged: what its model.json says of the training data cannot be read; "
+            "copy or train the model again"
+        )
+    return trained
+
+
+def _check_classes(model: Path, classes: list[Any]) -> None:
+    """Refuse a net whose output k does not stand for the label k of our data sets."""
+    labels = list(range(len(classes)))
+    if classes != labels and classes != [str(label) for label in labels]:
+        first = ", ".join(repr(name) for name in classes[:4])
+        raise InputError(
+            f"the outputs of {model} stand for {first} …, the labels of the data for 0, 1, 2, …: "
+            f"fit it on the labels 0 … {len(classes) - 1}, or judge it in Python, with labels of "
+            "its own kind"
+        )
 
 
 def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
@@ -116,7 +155,7 @@ def _difference(trained: Any, dataset: "Dataset") -> str:
     """What tells the model's data from ``dataset``; empty if they are the same, or may be."""
     load = trained.get("load")
     if load is not None:
-        counts = {key: load.get(key) for key in ("train_per_class", "test_per_class")}
+        counts = {key: load.get(key) for key in _COUNTS}
         with suppress(InputError):  # fewer images than were taken: not the same
             if dataset.first(**counts).checksum == trained["checksum"]:
                 return ""

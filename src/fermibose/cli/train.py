@@ -41,10 +41,13 @@ def train(
     d_f: opt.DistanceOption = 0.4,
     coupling: opt.CouplingOption = "labelled",
     pairing: opt.PairingOption = "labels",
+    noise: opt.NoiseOption = None,
+    shift: opt.ShiftOption = None,
     boson_weight: opt.BosonWeightOption = 1.0,
     activity: opt.ActivityOption = 0.0,
     activation: opt.ActivationOption = "half_tanh",
     readout: opt.ReadoutOption = "cross_entropy",
+    ridge: opt.RidgeOption = None,
     epochs: opt.EpochsOption = 100,
     readout_epochs: opt.ReadoutEpochsOption = 100,
     batch_size: opt.BatchSizeOption = 50,
@@ -64,6 +67,7 @@ def train(
     from fermibose.data import load_dataset
     from fermibose.machine.recipe import Recipe
 
+    opt.check_idle(readout, pairing, ridge=ridge, noise=noise, shift=shift)
     check_folder(output)
     if (output / "model.json").exists() and not force:
         raise InputError(
@@ -74,7 +78,7 @@ def train(
     recipe = Recipe(
         hidden=_widths(hidden),
         energy=PairEnergy(d_f, boson_weight=boson_weight, coupling=coupling),
-        pairing=_pairing(pairing, dataset),
+        pairing=_pairing(pairing, dataset, noise, shift),
         activation=activation,
         epochs=epochs,
         batch_size=batch_size,
@@ -83,6 +87,7 @@ def train(
         activity=activity,
         readout=readout,
         readout_epochs=readout_epochs,
+        ridge=Recipe.ridge if ridge is None else ridge,
         seed=seed,
         threads=threads,
     )
@@ -163,14 +168,18 @@ def _check_memory(recipe: "Recipe", dataset: "Dataset") -> None:
     )
 
 
-def _pairing(choice: str, dataset: "Dataset") -> "Pairing":
+def _pairing(choice: str, dataset: "Dataset", noise: float | None, shift: int | None) -> "Pairing":
     from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
 
     if choice == "labels":
         return ByLabel()
-    if dataset.image_shape is None:
-        return SelfSupervised((Noise(),))
-    return SelfSupervised((Shift(dataset.image_shape), Noise()))
+    noisy = Noise() if noise is None else Noise(noise)
+    if dataset.image_shape is not None:
+        moved = Shift(dataset.image_shape, Shift.pixels if shift is None else shift)
+        return SelfSupervised((moved, noisy))
+    if shift is not None:
+        raise InputError(f"--shift is for images, which {dataset.name} does not hold: leave it out")
+    return SelfSupervised((noisy,))
 
 
 def _print_summary(

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fermibose.energy import PairEnergy
+from fermibose.errors import InputError
+from fermibose.machine.examples import RangeWarning, within
 from fermibose.machine.recipe import Recipe
+from fermibose.machine.settings import is_whole
 from fermibose.machine.training import Training, train
 
+Scaling = Literal["auto", "none", "per_feature"]
 Floats = npt.NDArray[np.float64]
 BATCH = 4096  # samples evaluated at once, to bound memory
 
@@ -26,10 +30,8 @@ class FermiBoseEstimator(BaseEstimator):
 
     def _train(self, x: Floats, y: npt.NDArray[np.int64], **settings: Any) -> Training:
         """Train on checked inputs; the net that results takes raw inputs."""
-        threads = 1 if self.n_jobs is None else self.n_jobs
-        if threads < 0:
-            threads = max(torch.get_num_threads() + 1 + threads, 1)
-        scaling = _unit_range(x)
+        scaling = _offset_and_gain(x, self.scaling)
+        self.scaling_ = "none" if scaling is None else "per_feature"
         recipe = Recipe(
             hidden=tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
             energy=PairEnergy(
@@ -43,12 +45,14 @@ class FermiBoseEstimator(BaseEstimator):
             weight_decay=self.weight_decay,
             activity=self.activity,
             seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
-            threads=threads,
+            threads=_threads(self.n_jobs),
             **settings,
         )
         if scaling is not None:
             x = (x - scaling[0]) * scaling[1]
-        training = train(x, y, recipe, show=None if self.verbose else False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RangeWarning)  # scaling="none" means it
+            training = train(x, y, recipe, show=None if self.verbose else False)
         if training.interrupted:
             warnings.warn(
                 "training was interrupted; the layers trained so far are kept",
@@ -70,10 +74,22 @@ class FermiBoseEstimator(BaseEstimator):
         return torch.cat(out).numpy()
 
 
-def _unit_range(x: Floats) -> tuple[Floats, Floats] | None:
-    """Offset and gain that map each feature to [0, 1]; None if all are there already."""
+def _threads(n_jobs: Any) -> int:
+    """Threads that scikit-learn's n_jobs asks for: −1 means all, −2 all but one."""
+    if n_jobs is None:
+        return 1
+    if not is_whole(n_jobs, -(2**63)) or n_jobs == 0:
+        raise InputError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}")
+    return int(n_jobs) if n_jobs > 0 else max(torch.get_num_threads() + 1 + int(n_jobs), 1)
+
+
+def _offset_and_gain(x: Floats, scaling: Any) -> tuple[Floats, Floats] | None:
+    """Offset and gain that map each feature to [0, 1]; None if inputs are used as they are."""
+    if scaling not in get_args(Scaling):
+        choices = ", ".join(repr(choice) for choice in get_args(Scaling))
+        raise InputError(f"scaling must be one of {choices}, got {scaling!r}")
     low, high = x.min(0), x.max(0)
-    if low.min() >= 0 and high.max() <= 1:
+    if scaling == "none" or (scaling == "auto" and within(low.min(), high.max())):
         return None
     span = high - low
     span[span < 1e-300] = 1  # a constant feature carries no information: it becomes 0

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from fermibose.energy import Coupling
-from fermibose.estimator.base import FermiBoseEstimator, Floats
+from fermibose.estimator.base import FermiBoseEstimator, Floats, Scaling
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import ReadoutKind
 
@@ -20,7 +20,8 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
     """Fermi-Bose machine: hidden layers trained locally on pairs, then a linear readout.
 
     Inputs already in [0, 1] are used as they are. Any other range is mapped feature by feature from
-    the training minimum and maximum to [0, 1] inside the model, which then takes raw inputs.
+    the training minimum and maximum to [0, 1] inside the model, which then takes raw inputs, unless
+    ``scaling`` says otherwise.
 
     Parameters
     ----------
@@ -48,8 +49,13 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         Penalty of the ridge readout: (1/n)Σ|Vh−t|² + ridge·|V|².
     activation : {"half_tanh", "tanh"}, default="half_tanh"
         (1 + tanh z)/2 as in the paper, or tanh z.
+    scaling : {"auto", "none", "per_feature"}, default="auto"
+        "per_feature" maps each feature from its training minimum and maximum to [0, 1], "none" uses
+        the inputs as they are, and "auto" rescales only if an entry is not in [0, 1] (but for
+        rounding). A feature of small span is amplified, and so is what an attack adds to it: fix
+        the choice where robustness is compared.
     bias : bool or "auto", default="auto"
-        Whether hidden units have a bias. "auto": only if the inputs had to be rescaled, for then
+        Whether hidden units have a bias. "auto": only if the inputs are rescaled, for then
         their zero means nothing; inputs in [0, 1] get the paper's units, which have none.
     softness : float, default=0.0
         a of the smooth hinge (x + √(x²+a))/2; 0 is the hard hinge.
@@ -72,6 +78,8 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         ``"layer 1"`` … : boson_distance, fermion_distance, energy and boson_share (boson pairs per
         pair) for each mini-batch;
         ``"readout"``: loss and train_accuracy for each epoch.
+    scaling_ : str
+        What was done with the inputs: "none" or "per_feature".
     classes_ : ndarray
         The labels, in the order of the net's outputs.
     n_features_in_ : int
@@ -94,6 +102,7 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         readout_learning_rate: float = 0.001,
         ridge: float = 0.01,
         activation: str = "half_tanh",
+        scaling: Scaling = "auto",
         bias: bool | Literal["auto"] = "auto",
         softness: float = 0.0,
         boson_weight: float = 1.0,
@@ -115,6 +124,7 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         self.readout_learning_rate = readout_learning_rate
         self.ridge = ridge
         self.activation = activation
+        self.scaling = scaling
         self.bias = bias
         self.softness = softness
         self.boson_weight = boson_weight

@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from fermibose.energy import Coupling
 from fermibose.errors import InputError
-from fermibose.estimator.base import FermiBoseEstimator
+from fermibose.estimator.base import FermiBoseEstimator, Scaling
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pairing import ByLabel, Noise, Pairing, SelfSupervised, Shift, Transform
 
@@ -33,7 +33,7 @@ class FermiBoseTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fe
     image_shape : (rows, columns) or None, default=None
         Shape of the images that the features flatten, if they are images.
     hidden, d_f, coupling, epochs, batch_size, learning_rate, weight_decay, random_state, \
-activation, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verbose
+activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verbose
         As in :class:`FermiBoseClassifier`.
 
     Attributes
@@ -42,6 +42,8 @@ activation, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verb
         The trained stack (its readout is not trained).
     history_ : dict
         As in :class:`FermiBoseClassifier`, without a readout.
+    scaling_ : str
+        As in :class:`FermiBoseClassifier`.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ activation, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verb
         shift: int = 2,
         image_shape: tuple[int, int] | None = None,
         activation: str = "half_tanh",
+        scaling: Scaling = "auto",
         bias: bool | Literal["auto"] = "auto",
         softness: float = 0.0,
         boson_weight: float = 1.0,
@@ -81,6 +84,7 @@ activation, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verb
         self.shift = shift
         self.image_shape = image_shape
         self.activation = activation
+        self.scaling = scaling
         self.bias = bias
         self.softness = softness
         self.boson_weight = boson_weight
@@ -124,8 +128,7 @@ activation, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verb
     def _self_supervised(self) -> Pairing:
         transforms: list[Transform] = [Noise(self.noise)]
         if self.image_shape is not None:
-            rows, columns = self.image_shape
-            transforms.insert(0, Shift((int(rows), int(columns)), self.shift))
+            transforms.insert(0, Shift(self.image_shape, self.shift))
         return SelfSupervised(tuple(transforms))
 
     def __sklearn_tags__(self) -> Any:

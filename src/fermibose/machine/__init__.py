@@ -1,7 +1,9 @@
 """The machine: local layers trained on pairs, a readout, and the network they make."""
 
-from fermibose.machine.baselines import train_mlp
+from fermibose.machine.baselines import InputNoise, train_logistic, train_mlp
 from fermibose.machine.evaluation import Evaluation, evaluate
+from fermibose.machine.examples import RangeWarning
+from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
 from fermibose.machine.layers import LocalDense
 from fermibose.machine.loss import PairLoss
 from fermibose.machine.network import FermiBoseNet
@@ -13,14 +15,19 @@ __all__ = [
     "ByLabel",
     "Evaluation",
     "FermiBoseNet",
+    "InputNoise",
     "LocalDense",
     "Noise",
     "PairLoss",
+    "RangeWarning",
     "Recipe",
     "SelfSupervised",
     "Shift",
     "Training",
     "evaluate",
     "train",
+    "train_kernel_ridge",
+    "train_logistic",
     "train_mlp",
+    "train_rbf_svm",
 ]

@@ -8,13 +8,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from fermibose.errors import InputError
 from fermibose.machine.adam import Adam
 from fermibose.machine.compute import compute_settings
+from fermibose.machine.examples import (
+    as_tensors,
+    as_test_tensors,
+    check_clipping,
+    count_present_classes,
+    warn_of_range,
+)
 from fermibose.machine.loop import Records, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import Examples, scores
 from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import Training, as_history, as_tensors, new_net
+from fermibose.machine.settings import is_amount
+from fermibose.machine.training import Training, as_history, new_net
 
 # (net, inputs, labels, generator) → the inputs to train on instead
 Perturb: TypeAlias = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
@@ -27,8 +36,13 @@ class InputNoise:
     sigma: float = 0.3
     bounds: tuple[float, float] = (0.0, 1.0)
 
+    def __post_init__(self) -> None:
+        if not is_amount(self.sigma):
+            raise InputError(f"sigma of the noise must be a finite number >= 0, got {self.sigma!r}")
+
     def __call__(self, net: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-        """Noisy copies of the inputs x."""
+        """Noisy copies of the inputs x, which must lie in the bounds."""
+        check_clipping(x, self.bounds)
         noise = torch.randn(x.shape, generator=generator)
         return noise.mul_(self.sigma).add_(x).clamp_(*self.bounds)
 
@@ -93,7 +107,8 @@ def train_mlp(
     """
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
-    test_tensors = as_tensors(*test) if test is not None else None
+    warn_of_range(inputs)
+    test_tensors = as_test_tensors(test, inputs.shape[1])
     net, generator = new_net(inputs, labels, recipe)
     records: Records = {}
     with compute_settings(recipe.threads):
@@ -130,11 +145,12 @@ def train_logistic(x: npt.ArrayLike, y: npt.ArrayLike, *, penalty: float = 1.0) 
     from sklearn.linear_model import LogisticRegression
 
     inputs, labels = as_tensors(x, y)
+    outputs = count_present_classes(labels)
     fitted = LogisticRegression(C=1 / penalty, max_iter=10_000).fit(inputs.numpy(), labels.numpy())
     coefficients, intercept = torch.tensor(fitted.coef_), torch.tensor(fitted.intercept_)
     if len(coefficients) == 1:  # two classes: scikit-learn keeps the logit of the second only
         coefficients = torch.cat((-coefficients, coefficients)) / 2
         intercept = torch.cat((-intercept, intercept)) / 2
-    net = FermiBoseNet(inputs.shape[1], (), len(coefficients), readout_bias=True)
+    net = FermiBoseNet(inputs.shape[1], (), outputs, readout_bias=True)
     net.readout.load_state_dict({"weight": coefficients.T, "bias": intercept})
     return net

@@ -10,8 +10,9 @@ import torch
 
 from fermibose import __version__
 from fermibose.errors import InputError
+from fermibose.machine.examples import as_tensors
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.training import History, Training, as_tensors
+from fermibose.machine.training import History, Training
 
 
 @dataclass(frozen=True)

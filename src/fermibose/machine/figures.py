@@ -1,10 +1,11 @@
 """Figures of a training: accuracies per epoch, distances of boson and fermion pairs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fermibose.machine.training import Training
 from fermibose.plotting import COLOURS, figure
@@ -13,9 +14,9 @@ from fermibose.plotting import COLOURS, figure
 def draw_curves(trainings: Mapping[str, Training], path: str | Path) -> None:
     """Draw the curves of one or more trainings, named by the keys, and save them at ``path``.
 
-    Left: training (dashed) and test accuracy per epoch of whatever classifies. Right: mean squared
-    distance of boson and fermion pairs in each mini-batch of the first training's last hidden
-    layer, where it has one.
+    Left: training (dashed) and test accuracy per epoch of whatever classifies, or the level of both
+    where a readout in closed form has no epochs. Right: mean squared distance of boson and fermion
+    pairs in each mini-batch of the first training's last hidden layer, where it has one.
     """
     local = {name: t for name, t in trainings.items() if "layer 1" in t.history}
     with figure(path, columns=2 if local else 1) as (_, axes):
@@ -23,14 +24,18 @@ def draw_curves(trainings: Mapping[str, Training], path: str | Path) -> None:
         colours = (COLOURS["machine"], COLOURS["baseline"], COLOURS["highlight"])
         for (name, training), colour in zip(trainings.items(), colours, strict=False):
             _draw_accuracy(panels[0], training, name, colour)
-        panels[0].set(xlabel="epoch of the classifier", ylabel="accuracy (%)")
-        panels[0].legend(loc="lower right")
+        _name_axes(panels[0], list(trainings.values()))
         if local:
             _draw_distances(panels[1], *next(iter(local.items())))
 
 
+def _record(training: Training) -> dict[str, npt.NDArray[np.float64]]:
+    """What is known of the part that classifies."""
+    return training.history.get("readout") or training.history.get("mlp") or {}
+
+
 def _draw_accuracy(axes: Any, training: Training, name: str, colour: str) -> None:
-    record = training.history.get("readout") or training.history.get("mlp") or {}
+    record = _record(training)
     for key, style, label in (
         ("test_accuracy", "-", f"{name}, test"),
         ("train_accuracy", "--", f"{name}, training"),
@@ -41,6 +46,17 @@ def _draw_accuracy(axes: Any, training: Training, name: str, colour: str) -> Non
             axes.plot(epochs, 100 * values, style, color=colour, label=label)
         elif values is not None:  # a closed-form readout has one value
             axes.axhline(100 * values[0], linestyle=style, color=colour, label=label)
+
+
+def _name_axes(axes: Any, trainings: Sequence[Training]) -> None:
+    axes.set(xlabel="epoch of the classifier", ylabel="accuracy (%)")
+    place: dict[str, Any] = {"loc": "lower right"}
+    if all(len(values) == 1 for t in trainings for values in _record(t).values()):
+        closed = all(t.recipe.readout == "ridge" for t in trainings)  # or it had one epoch only
+        axes.set(xlabel="closed-form readout" if closed else "", xticks=[])
+        # Above the panel, inside of which the levels may be anywhere.
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+    axes.legend(**place)
 
 
 def _draw_distances(axes: Any, name: str, training: Training) -> None:

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fermibose.machine.training import as_tensors
+from fermibose.machine.examples import as_tensors, count_classes, count_present_classes
 
 
 class KernelClassifier(nn.Module):
@@ -53,7 +53,7 @@ def train_rbf_svm(
 
     inputs, labels = as_tensors(x, y)
     images, targets = inputs.numpy(), labels.numpy()
-    classes = int(targets.max()) + 1
+    classes = count_present_classes(labels)
     coefficients = np.zeros((len(images), classes))
     intercept = np.zeros(classes)
     for k in range(classes):
@@ -76,7 +76,7 @@ def train_kernel_ridge(
     inputs, labels = as_tensors(x, y)
     images = inputs.double()
     kernel = torch.exp(-gamma * torch.cdist(images, images).square())
-    targets = 2.0 * nn.functional.one_hot(labels).double() - 1
+    targets = 2.0 * nn.functional.one_hot(labels, count_classes(labels)).double() - 1
     weights = torch.linalg.solve(kernel + ridge * torch.eye(len(images)).double(), targets)
     weights = weights.to(inputs.dtype)
     return KernelClassifier(inputs, weights, torch.zeros(weights.shape[1]), gamma=gamma)

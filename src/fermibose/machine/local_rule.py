@@ -56,6 +56,8 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     size, units = h.shape
     if labels.shape != (size,) or size == 0:
         raise InputError(f"{size} samples need one label each, got shape {tuple(labels.shape)}")
+    if labels.is_floating_point() or labels.is_complex():  # NaN would equal no label, not its own
+        raise InputError(f"labels must be whole numbers, got {labels.dtype}; give labels.long()")
     kinds = labels.numpy()  # NumPy's calls on small matrices cost a third of torch's
     n_boson, n_fermion = counts = count_pairs(kinds)
     pairs = max(n_boson + n_fermion, 1)

@@ -166,6 +166,11 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path} has format version {version!r}, this package reads {FORMAT_VERSION}; "
             "install the version of fermibose that wrote it"
         )
+    if not isinstance(config.get("info", {}), dict):
+        raise FileFormatError(
+            f"{path} is damaged: how the net was trained (info) is not told as names with values; "
+            f"{_AGAIN}"
+        )
     return config
 
 

@@ -5,7 +5,6 @@ different labels fermion pairs, exhaustively. So one local rule serves both kind
 by class label, or self-supervised, where the label is the identity of the input itself.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +13,8 @@ import torch
 from torch import Tensor
 
 from fermibose.errors import InputError
+from fermibose.machine.examples import check_clipping
+from fermibose.machine.settings import is_amount, is_whole
 
 
 class Pairing(Protocol):
@@ -51,11 +52,12 @@ class Noise:
     sigma: float = 0.2
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.sigma) and self.sigma >= 0):
-            raise InputError(f"sigma of the noise must be a finite number >= 0, got {self.sigma}")
+        if not is_amount(self.sigma):
+            raise InputError(f"sigma of the noise must be a finite number >= 0, got {self.sigma!r}")
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Noisy copy of x, same shape."""
+        """Noisy copy of x, same shape; x must lie in [0, 1], or clipping would change it."""
+        check_clipping(x)
         noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
         return x.add(noise, alpha=self.sigma).clamp_(0, 1)
 
@@ -68,7 +70,14 @@ class Shift:
     pixels: int = 2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.pixels < min(self.image_shape):
+        shape = self.image_shape if isinstance(self.image_shape, (tuple, list)) else ()
+        if len(shape) != 2 or any(not is_whole(length, 1) for length in shape):
+            raise InputError(
+                f"image_shape must be (rows, columns), like (28, 28), got {self.image_shape!r}"
+            )
+        if not is_whole(self.pixels, 0):
+            raise InputError(f"a shift must be a whole number >= 0, got {self.pixels!r}")
+        if self.pixels >= min(shape):
             raise InputError(
                 f"a shift of {self.pixels} pixels does not fit images of shape {self.image_shape}"
             )
@@ -97,8 +106,17 @@ class SelfSupervised:
     transforms_inputs = True
 
     def __post_init__(self) -> None:
-        if not self.transforms:
-            raise InputError("self-supervised pairing needs at least one transformation")
+        if not isinstance(self.transforms, (tuple, list)) or not self.transforms:
+            raise InputError(
+                "self-supervised pairing needs a tuple of at least one transformation, like "
+                f"(Noise(0.2),), got {self.transforms!r}"
+            )
+        for transform in self.transforms:
+            if isinstance(transform, type) or not callable(transform):
+                raise InputError(
+                    f"a transformation must be one like Noise(0.2) or Shift((28, 28)), a function "
+                    f"of inputs and generator, got {transform!r}"
+                )
 
     def views(self, x: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The batch and its transformed copy, (2B, inputs), labelled by identity."""

@@ -1,9 +1,7 @@
 """A recipe: everything that, with the data, determines a trained machine."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,6 +10,7 @@ from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine.activations import activation_named
 from fermibose.machine.pairing import ByLabel, Pairing
+from fermibose.machine.settings import is_amount, is_whole
 
 ReadoutKind = Literal["cross_entropy", "ridge"]
 
@@ -43,9 +42,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         widths = self.hidden if isinstance(self.hidden, (tuple, list)) else ()
-        if not widths or any(not _whole(units, 1) for units in widths):
+        if not widths or any(not is_whole(units, 1) for units in widths):
             raise InputError(
                 f"hidden must be a tuple of at least one width, like (1000,), got {self.hidden!r}"
+            )
+        if not isinstance(self.energy, PairEnergy):
+            raise InputError(
+                f"energy must be a PairEnergy, like PairEnergy(0.4), got {self.energy!r}"
+            )
+        if isinstance(self.pairing, type) or not callable(getattr(self.pairing, "views", None)):
+            raise InputError(
+                f"pairing must be ByLabel(), SelfSupervised() or the like, got {self.pairing!r}"
             )
         if not isinstance(self.bias, (bool, np.bool_)):
             raise InputError(f"bias must be True or False, got {self.bias!r}")
@@ -56,7 +63,7 @@ class Recipe:
             ("seed", 0),
             ("threads", 1),
         ):
-            if not _whole(getattr(self, name), least):
+            if not is_whole(getattr(self, name), least):
                 value = getattr(self, name)
                 raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
         for name, positive in (
@@ -67,12 +74,7 @@ class Recipe:
             ("activity", False),
         ):
             value = getattr(self, name)
-            if (
-                not isinstance(value, Real)
-                or not math.isfinite(value)
-                or value < 0
-                or (positive and value == 0)
-            ):
+            if not is_amount(value) or (positive and value == 0):
                 bound = "> 0" if positive else ">= 0"
                 raise InputError(f"{name} must be a finite number {bound}, got {value!r}")
         if self.readout not in get_args(ReadoutKind):
@@ -83,12 +85,6 @@ class Recipe:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; pairings and transformations carry their class name."""
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-
-
-def _whole(value: Any, least: int) -> bool:
-    return (
-        isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) < 2**63
-    )
 
 
 def _plain(value: Any) -> Any:

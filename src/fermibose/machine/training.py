@@ -18,6 +18,7 @@ from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Checkpoint
 from fermibose.machine.compute import compute_settings
 from fermibose.machine.dead_inputs import SplitInputs
+from fermibose.machine.examples import as_tensors, as_test_tensors, count_classes, warn_of_range
 from fermibose.machine.loop import Records, Stage, run_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.readout import CrossEntropyReadout, Examples, scores, solve_ridge
@@ -110,6 +111,8 @@ def train(
 ) -> Training:
     """Train a machine on inputs x (samples, features) in [0, 1] and labels y in 0…K−1.
 
+    Inputs in another range are used as they are, with a :class:`RangeWarning`.
+
     test: inputs and labels whose accuracy is recorded each readout epoch. checkpoint: file to
     resume from if it exists, kept up to date meanwhile; at the end it holds the finished training
     (a second call returns it at once), so remove it when the net is saved. show: progress bars
@@ -119,7 +122,8 @@ def train(
     """
     recipe = recipe or Recipe()
     inputs, labels = as_tensors(x, y)
-    test_tensors = as_tensors(*test) if test is not None else None
+    warn_of_range(inputs)
+    test_tensors = as_test_tensors(test, inputs.shape[1])
     net, generator = new_net(inputs, labels, recipe)
     keeper = None
     if checkpoint is not None:
@@ -150,11 +154,12 @@ def train(
 
 def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.Generator]:
     """A net of the recipe's shape with its first weights, and the generator that goes on."""
+    outputs = count_classes(y)
     try:
         net = FermiBoseNet(
             x.shape[1],
             [int(units) for units in recipe.hidden],
-            int(y.max()) + 1,
+            outputs,
             activation=recipe.activation,
             bias=recipe.bias,
             readout_bias=recipe.readout == "ridge",
@@ -167,22 +172,6 @@ def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.G
     generator = torch.Generator().manual_seed(recipe.seed)
     net.initialise(generator)
     return net, generator
-
-
-def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
-    """Checked float32 inputs (samples, features) and int64 labels (samples,)."""
-    inputs = torch.tensor(np.asarray(x, dtype=np.float32))
-    labels = np.asarray(y)
-    if inputs.ndim != 2 or not inputs.numel():
-        raise InputError(f"x must have shape (samples, features), got {tuple(inputs.shape)}")
-    if labels.shape != (len(inputs),) or labels.dtype.kind not in "iu" or labels.min() < 0:
-        raise InputError(
-            f"y must hold one whole number >= 0 for each of the {len(inputs)} samples, "
-            f"got {labels.dtype} of shape {labels.shape}"
-        )
-    if not torch.isfinite(inputs).all():
-        raise InputError("x contains NaN or infinity; remove or impute such values first")
-    return inputs, torch.as_tensor(labels.astype(np.int64))
 
 
 def as_history(records: Records) -> History:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fermibose.paper.scale import Scale
 from fermibose.paper.series import Series
 from fermibose.plotting import COLOURS
 
@@ -15,6 +16,15 @@ COLOUR = {
     "published": COLOURS["published"],
 }
 LABEL = {"averaged": "averaged", "labelled": "labelled", "mlp": "MLP"}
+
+
+def published_label(scale: Scale, *details: str, what: str = "published") -> str:
+    """How a legend names published points; beside runs on other images than theirs, it says so.
+
+    details: what else stands in the brackets.
+    """
+    details += () if scale.published_split else ("other images",)
+    return f"{what} ({', '.join(details)})" if details else what
 
 
 def draw_series(ax: Any, found: Series, coupling: str) -> None:

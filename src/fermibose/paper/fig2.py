@@ -11,7 +11,7 @@ from fermibose.cavity.measure import measure_representation
 from fermibose.paper.drawing import legend
 from fermibose.paper.instances import instance_job
 from fermibose.paper.scale import Scale
-from fermibose.paper.series import Floats, finished
+from fermibose.paper.series import Floats, Run, finished
 from fermibose.paper.theory_curves import curve_job, curve_of, draw_curve
 from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
@@ -103,7 +103,7 @@ def _draw_loss(ax: Any, rows: Sequence[Row], parameter: str, title: str) -> None
     legend(ax, loc="upper right" if parameter == "alpha" else "upper left", fontsize=8)
 
 
-def _runs(rows: Sequence[Row], parameter: str, **params: Any) -> list[Any]:
+def _runs(rows: Sequence[Row], parameter: str, **params: Any) -> list[Run]:
     """Instances of the panel against ``parameter``: the other one has its default."""
     fixed = {name: value for name, value in DEFAULT.items() if name != parameter}
     return finished(rows, "generalization_loss", **fixed, **params)
@@ -112,31 +112,43 @@ def _runs(rows: Sequence[Row], parameter: str, **params: Any) -> list[Any]:
 def _against_theory(
     rows: Sequence[Row], parameter: str, method: str, name: str
 ) -> Iterator[Verdict]:
-    """How far the mean of the converged instances is from the theory, where it is farthest."""
+    """How far the mean of the converged instances is from the theory, where it is farthest.
+
+    A point is a size and a value of the parameter. If few instances converge at most of the points,
+    the others do not speak for the curve.
+    """
     curve, runs = curve_of(rows, parameter), _runs(rows, parameter, method=method)
     if curve is None or not runs:
         return
-    theory = dict(zip(curve["values"].tolist(), curve["generalization_loss"], strict=True))
-    good = [r for r in runs if r.result["converged"] and r.params[parameter] in theory]
-    settled = sum(r.result["converged"] for r in runs)
-    note = f"{settled} of {len(runs)} instances converged"
-    claim = f"{name}: ε_g / theory − 1 along {SYMBOLS[parameter]}, means of instances, farthest"
-    groups: dict[tuple[int, float], list[float]] = {}
-    for run in good:
-        value = run.params[parameter]
-        off = 100 * (run.result["generalization_loss"] / theory[value] - 1)
-        groups.setdefault((run.params["n"], value), []).append(off)
+    groups = _deviations(runs, parameter, curve)
     means = {
         where: mean_and_error(values) for where, values in groups.items() if len(values) >= FEWEST
     }
-    if not means:
-        note += f"; nowhere {FEWEST}"
+    symbol, many = SYMBOLS[parameter], "s" * (len(groups) > 1)
+    claim = f"{name}: ε_g / theory − 1 along {symbol}, means of instances, farthest"
+    claim += f" at {len(means)} of {len(groups)} point{many}"
+    note = f"{sum(r.result['converged'] for r in runs)} of {len(runs)} instances converged"
+    if 2 * len(means) < len(groups):
+        note += f"; at fewer than half of the points at least {FEWEST}, too few to judge"
         yield Verdict("fig2", claim, None, 0.0, TOLERANCE, unit="%", note=note)
         return
     (n, value), (mean, error) = max(means.items(), key=lambda item: abs(item[1][0]))
-    note += f"; {len(means)} points have at least {FEWEST}"
-    note += f"; farthest at N = {n}, {SYMBOLS[parameter]} = {value:g}"
+    note += f"; farthest at N = {n}, {symbol} = {value:g}"
     yield Verdict("fig2", claim, mean, 0.0, TOLERANCE, error=number(error), unit="%", note=note)
+
+
+def _deviations(
+    runs: Sequence[Run], parameter: str, curve: dict[str, Any]
+) -> dict[tuple[int, float], list[float]]:
+    """100·(ε_g / theory − 1) of the converged instances at every point that has any instances."""
+    theory = dict(zip(curve["values"].tolist(), curve["generalization_loss"], strict=True))
+    found: dict[tuple[int, float], list[float]] = {}
+    for run in runs:
+        value = run.params[parameter]
+        here = found.setdefault((run.params["n"], value), [])
+        if run.result["converged"] and value in theory:
+            here.append(100 * (run.result["generalization_loss"] / theory[value] - 1))
+    return found
 
 
 def _values(scale: Scale, parameter: str) -> list[float]:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, draw_series, legend
+from fermibose.paper.drawing import COLOUR, draw_series, legend, published_label
 from fermibose.paper.marks import PLATEAU, Marks, marked_points
 from fermibose.paper.runs import measure_robustness, measure_training
 from fermibose.paper.scale import Scale
@@ -15,8 +15,6 @@ from fermibose.paper.series import USUAL_SPREAD, Series, over_seeds, series, typ
 from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
 from fermibose.sweep import Job, Row
-
-COMPARED = (0.05, 1.2)  # d_F between which the curve is held against the published one
 
 
 def plan(scale: Scale) -> list[Job]:
@@ -38,7 +36,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
         top.errorbar(
             table["d_F"], table["test_accuracy_percent"], half,
             color=COLOUR["published"], fmt=".", markersize=3, elinewidth=0.6, alpha=0.7,
-            label=f"published (5 runs{'' if scale.published_split else ', other images'})",
+            label=published_label(scale, "5 runs"),
         )  # fmt: skip
         for coupling, found in accuracy.items():
             draw_series(top, found, coupling)
@@ -52,7 +50,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
         highest = max(found.mean.max(initial=86.0) for found in accuracy.values())
         top.set(ylabel="test accuracy (%)", ylim=(76.5, highest + 1.2), title="(a)")
         legend(top, loc="lower center", ncols=2)
-        _draw_distances(bottom, rows, table)
+        _draw_distances(bottom, rows, scale)
     return fig
 
 
@@ -65,7 +63,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
                 error=number(mlp_error), unit="%", unlike=unlike)
     ]  # fmt: skip
     averaged, labelled = _accuracy(rows, "averaged"), _accuracy(rows, "labelled")
-    if len(averaged.within(*COMPARED)) > 5:
+    if len(averaged.within(*published.COMPARED)) > 5:
         found += _curve_verdicts(averaged, unlike)
         found += _gain_verdicts(averaged, float(mlp), float(mlp_error))
         found += _mark_verdicts(averaged, mlp)
@@ -83,7 +81,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
 
 
 def _curve_verdicts(averaged: Series, unlike: bool) -> list[Verdict]:
-    compared = averaged.within(*COMPARED)
+    compared = averaged.within(*published.COMPARED)
     target = published.at(compared.x, "test_accuracy_percent", published.sweep())
     off = compared.mean - target
     error = float(np.sqrt((compared.error**2).sum())) / max(len(off), 1)
@@ -140,7 +138,7 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
 
 
 def _distance_verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    fermion = _distance(rows, "averaged", "recorded_fermion_distance").within(*COMPARED)
+    fermion = _distance(rows, "averaged", "recorded_fermion_distance").within(*published.COMPARED)
     target = published.at(fermion.x, "recorded_fermion_distance", published.sweep())
     return [
         Verdict("fig4", "averaged: largest |difference| from the recorded fermion distance",
@@ -166,7 +164,7 @@ def _marks(found: Series, mlp: float) -> Marks:
 
 def _noise(found: Series) -> float | None:
     """Typical standard error, apart from the d_F next to 0, at which nets hardly learn."""
-    return typical_error(found.within(*COMPARED))
+    return typical_error(found.within(*published.COMPARED))
 
 
 def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:
@@ -178,9 +176,10 @@ def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:
         ax.annotate(label, (place, height), xytext=offset, textcoords="offset points", ha="center")
 
 
-def _draw_distances(ax: Any, rows: Sequence[Row], table: published.Table) -> None:
+def _draw_distances(ax: Any, rows: Sequence[Row], scale: Scale) -> None:
+    table = published.sweep()
     ax.plot(table["d_F"], table["recorded_fermion_distance"], ".", color=COLOUR["published"],
-            markersize=3, label="published, as recorded")  # fmt: skip
+            markersize=3, label=published_label(scale, "as recorded"))  # fmt: skip
     for coupling, quantity, label, style in (
         ("averaged", "recorded_fermion_distance", "averaged, as recorded", "-"),
         ("averaged", "fermion_distance", "averaged, fermion pairs", "--"),
@@ -191,6 +190,6 @@ def _draw_distances(ax: Any, rows: Sequence[Row], table: published.Table) -> Non
         found = _distance(rows, coupling, quantity)
         if len(found):
             ax.plot(found.x, found.mean, style, color=COLOUR[coupling], label=label, linewidth=1.3)
-    ax.plot([0, 0.65], [0, 0.65], "--", color="0.6", linewidth=0.8)
+    ax.plot([0, 0.65], [0, 0.65], "--", color="0.6", linewidth=0.8, label="$D^2 = d_F$")
     ax.set(xlabel="$d_F$", ylabel="mean squared distance $D^2$", ylim=(0, 0.62), title="(b)")
-    legend(ax, loc="lower right", ncols=2)
+    legend(ax, loc="lower right", fontsize=8, ncols=2)

@@ -25,7 +25,6 @@ from fermibose.plotting import canvas
 from fermibose.sweep import Job, Row, measurement
 
 ATTACKS = {"fgsm": "FGSM", "noise": "noise"}
-COMPARED = (0.05, 1.2)  # d_F between which areas are held against the published ones
 
 
 @measurement(version=1)
@@ -59,17 +58,18 @@ def plan(scale: Scale) -> list[Job]:
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
-    """(a), (b) curves of both couplings at the marked d_F; (c), (d) areas against d_F.
+    """(a), (b) curves at the marked d_F; (c), (d) areas against d_F.
 
-    Below them, beyond the paper, one ε: FGSM beside PGD.
+    Without a letter, beyond the paper: curves of the labelled coupling, and one ε, FGSM beside PGD.
     """
     with canvas(rows=4, columns=2, size=(10.4, 14.6)) as (fig, axes):
         for column, attack in enumerate(ATTACKS):
             for row, coupling in enumerate(COUPLINGS):
                 ax = axes[row, column]
-                draw_curves(ax, rows, attack, coupling)
-                ax.set_title(f"({'ab'[column]}) {ATTACKS[attack]}, {coupling}")
-            draw_areas(axes[2, column], rows, attack)
+                draw_curves(ax, rows, scale, attack, coupling)
+                letter = f"({'ab'[column]}) " if coupling == "averaged" else ""
+                ax.set_title(f"{letter}{ATTACKS[attack]}, {coupling}")
+            draw_areas(axes[2, column], rows, scale, attack)
             axes[2, column].set_title(f"({'cd'[column]}) area under {ATTACKS[attack]} curves")
         draw_theory(axes[2, 0], rows)
         draw_one_strength(axes[3], rows)
@@ -87,7 +87,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             Verdict("fig5", f"MLP: {name} area", float(mean), expected, 0.12 * expected,
                     error=number(error), unlike=unlike)
         )  # fmt: skip
-        averaged, labelled = (areas(rows, attack, c).within(*COMPARED) for c in COUPLINGS)
+        averaged, labelled = (areas(rows, attack, c).within(*published.COMPARED) for c in COUPLINGS)
         if len(averaged):
             target = published.at(averaged.x, f"{attack}_area", published.areas())
             off = averaged.mean / target - 1

@@ -9,9 +9,16 @@ import numpy as np
 
 from fermibose.attacks import PAPER_STRENGTHS
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, draw_band, draw_series, inset_image, legend
+from fermibose.paper.drawing import (
+    COLOUR,
+    draw_band,
+    draw_series,
+    inset_image,
+    legend,
+    published_label,
+)
 from fermibose.paper.learning import THREATS
-from fermibose.paper.scale import COUPLINGS
+from fermibose.paper.scale import COUPLINGS, Scale
 from fermibose.paper.series import Series, finished, over_seeds, series
 from fermibose.plotting import COLOURS
 from fermibose.sweep import Row
@@ -26,14 +33,14 @@ def areas(rows: Sequence[Row], attack: str, coupling: str) -> Series:
     return series(rows, f"{attack}_area", coupling=coupling)
 
 
-def draw_curves(ax: Any, rows: Sequence[Row], attack: str, coupling: str) -> None:
+def draw_curves(ax: Any, rows: Sequence[Row], scale: Scale, attack: str, coupling: str) -> None:
     """Accuracy against the strength of an attack at the published d_F, and that of the MLP."""
     found = series(rows, f"{attack}_curve", coupling=coupling, scale=100)
     measured = published.CURVES_D_F if attack == "noise" else published.FGSM_CURVES_D_F
     shown = [x for x in sorted({*published.CURVES_D_F, *measured}) if x in found.x]
     shown = shown or found.x[:: max(len(found) // 6, 1)].tolist()
-    colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, max(len(shown), 1)))
-    for x, colour in zip(shown, colours, strict=False):
+    for x in shown:
+        colour = _colour_of(x)
         k = int(np.flatnonzero(found.x == x)[0])
         draw_band(ax, PAPER_STRENGTHS, found.mean[k], found.spread[k], f"$d_F$ = {x:g}",
                   color=colour, linewidth=1.2)  # fmt: skip
@@ -43,10 +50,17 @@ def draw_curves(ax: Any, rows: Sequence[Row], attack: str, coupling: str) -> Non
     if np.size(mean) > 1:
         draw_band(ax, PAPER_STRENGTHS, mean, spread, "MLP", color=COLOUR["mlp"], linestyle="--")
         _draw_published(ax, attack, None, COLOUR["mlp"])
-    ax.plot([], [], ".", color=COLOUR["published"], label="published")
-    ax.set(xlabel="strength ε", ylabel="accuracy (%)", ylim=(0, 100), xlim=(0, 0.8))
-    legend(ax, loc="upper right", fontsize=8, ncols=2)
+    ax.plot([], [], ".", color=COLOUR["published"], label=published_label(scale))
+    ax.set(xlabel="strength ε", ylabel="accuracy (%)", xlim=(0, 0.8))
+    ax.set(ylim=(0, 132), yticks=range(0, 101, 20))  # the legend is above all that can be drawn
+    legend(ax, loc="upper right", fontsize=8, ncols=4, columnspacing=1, handlelength=1.4)
     _draw_example(ax, rows, attack, coupling)
+
+
+def _colour_of(d_f: float) -> Any:
+    """The same in all panels; without the last tenth of the map, yellow that is hard to see."""
+    marked = sorted({*published.CURVES_D_F, *published.FGSM_CURVES_D_F})
+    return mpl.colormaps["viridis"](np.interp(d_f, marked, np.linspace(0, 0.9, len(marked))))
 
 
 def _draw_published(ax: Any, attack: str, d_f: float | None, colour: Any) -> None:
@@ -67,11 +81,11 @@ def _draw_example(ax: Any, rows: Sequence[Row], attack: str, coupling: str) -> N
     inset_image(ax, image.reshape(side, side), place, title)
 
 
-def draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
+def draw_areas(ax: Any, rows: Sequence[Row], scale: Scale, attack: str) -> None:
     """Areas of both couplings against d_F, with the published ones and those of the MLP."""
     table = published.areas()
     ax.plot(table["d_F"], table[f"{attack}_area"], ".", color=COLOUR["published"], markersize=4,
-            label="published (5 runs)")  # fmt: skip
+            label=published_label(scale, "5 runs"))  # fmt: skip
     for coupling in COUPLINGS:
         draw_series(ax, areas(rows, attack, coupling), coupling)
     mean, error, _ = over_seeds(rows, f"{attack}_area", coupling="mlp")
@@ -79,7 +93,8 @@ def draw_areas(ax: Any, rows: Sequence[Row], attack: str) -> None:
         ax.axhline(mean, color=COLOUR["mlp"], linestyle="--", label=f"MLP, {mean:.2f}")
         if np.isfinite(error):
             ax.axhspan(mean - error, mean + error, color=COLOUR["mlp"], alpha=0.15, linewidth=0)
-    ax.axhline(MLP_AREA[attack], color=COLOUR["published"], linestyle=":", label="MLP, published")
+    ax.axhline(MLP_AREA[attack], color=COLOUR["published"], linestyle=":",
+               label=published_label(scale, what="MLP, published"))  # fmt: skip
     ax.set(xlabel="$d_F$", ylabel="area (% · ε)")
     ax.set_ylim(0, ax.get_ylim()[1] * (1.75 if attack == "fgsm" else 1.1))
     legend(ax, loc="upper left" if attack == "fgsm" else "lower right", fontsize=8)

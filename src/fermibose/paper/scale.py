@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fermibose.errors import FermiboseError
 from fermibose.paper.images import images
 from fermibose.sweep import Job
 
@@ -39,6 +40,10 @@ class Scale:
     beyond: tuple[float, ...] = (0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8)
     beyond_seeds: int = 1
     variations: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    # Images that could not be loaded, and why: every figure asks, and a download is tried once
+    lost: dict[tuple[Any, ...], Exception] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def published_split(self) -> bool:
@@ -66,7 +71,7 @@ class Scale:
         """One run. ``changed``: parameters of the measuring function other than the paper's."""
         dataset = dataset or self.dataset
         folder = self.folder_of(dataset)
-        data = _checksum(dataset, per_class, imbalance, folder)
+        data = self._checksum(dataset, per_class, imbalance, folder)
         params = {"coupling": coupling, "d_f": d_f, "dataset": dataset}
         params |= {"hidden": self.hidden, "epochs": self.epochs} | changed
         if per_class != 100:
@@ -88,6 +93,16 @@ class Scale:
         for seed in range(self.seeds):
             for value in values:
                 yield self.job(measure, coupling, value, seed, **changed)
+
+    def _checksum(self, *which: Any) -> str:
+        """Of the images that a run will read; what could not be loaded is not tried again."""
+        if which in self.lost:
+            raise self.lost[which]
+        try:
+            return _checksum(*which)
+        except (FermiboseError, OSError) as error:
+            self.lost[which] = error
+            raise
 
 
 @cache

@@ -3,26 +3,27 @@
 from collections.abc import Sequence
 
 from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR
+from fermibose.paper.drawing import COLOUR, published_label
+from fermibose.paper.scale import Scale
 from fermibose.paper.series import series
 from fermibose.report.interactive import Line, chart
 from fermibose.report.page import Interactive
 from fermibose.sweep import Row
 
 
-def charts_of(name: str, rows: Sequence[Row]) -> list[Interactive]:
+def charts_of(name: str, rows: Sequence[Row], scale: Scale) -> list[Interactive]:
     """The charts of a figure; most have none."""
     if name == "fig4":
-        return [_accuracy(rows)]
+        return [_accuracy(rows, scale)]
     if name == "fig5":
-        return [_areas(rows)]
+        return [_areas(rows, scale)]
     return []
 
 
-def _accuracy(rows: Sequence[Row]) -> Interactive:
+def _accuracy(rows: Sequence[Row], scale: Scale) -> Interactive:
     table = published.sweep()
     lines = {
-        "published": Line(
+        published_label(scale): Line(
             table["d_F"].tolist(),
             table["test_accuracy_percent"].tolist(),
             (table["test_accuracy_std"] / 5**0.5).tolist(),
@@ -41,10 +42,10 @@ def _accuracy(rows: Sequence[Row]) -> Interactive:
     )
 
 
-def _areas(rows: Sequence[Row]) -> Interactive:
+def _areas(rows: Sequence[Row], scale: Scale) -> Interactive:
     table = published.areas()
     lines = {
-        "published, averaged coupling": Line(
+        published_label(scale, "averaged"): Line(
             table["d_F"].tolist(), table["fgsm_area"].tolist(), [], COLOUR["published"]
         ),
         "averaged": _line(rows, "fgsm_area", "averaged"),

@@ -25,21 +25,26 @@ class Chapter(NamedTuple):
 
     name: str
     rows: list[Row]
-    missing: int  # runs that the plan asks for and the store does not have
     verdicts: list[Verdict]
+    runs: str  # how many of those planned there are, "50 of 54"
+    whole: bool  # all of them
 
 
 class Contents(NamedTuple):
     """What a store has for a report."""
 
-    chapters: list[Chapter]  # the figures of which it holds at least one run
+    chapters: list[Chapter]  # the figures of which it holds at least half of the runs
+    scarce: dict[str, str]  # figures of which it holds fewer, "3 of 54": others share these runs
     damaged: dict[str, Row]  # by key: figures share runs
     unknown: dict[str, str]  # figures whose data cannot be loaded, and why
 
 
 def gather(store: Store, scale: Scale) -> Contents:
-    """Look for the runs of every figure. A run is known by a hash of its data, among others."""
-    contents = Contents([], {}, {})
+    """Look for the runs of every figure. A run is known by a hash of its data, among others.
+
+    A figure is told if at least half of its runs are there; fewer may all be another figure's.
+    """
+    contents = Contents([], {}, {}, {})
     for name, figure in FIGURES.items():
         try:
             jobs = figure.plan(scale)
@@ -48,9 +53,13 @@ def gather(store: Store, scale: Scale) -> Contents:
             continue
         rows = store.rows_of(jobs)
         contents.damaged.update({row.key: row for row in rows if row.damaged})
-        if rows := [row for row in rows if row.result is not None]:
-            missing, verdicts = len(jobs) - len(rows), figure.verdicts(rows, scale)
-            contents.chapters.append(Chapter(name, rows, missing, verdicts))
+        rows = [row for row in rows if row.result is not None]
+        runs, whole = f"{len(rows)} of {len(jobs)}", len(rows) == len(jobs)
+        if 2 * len(rows) < len(jobs):
+            contents.scarce[name] = runs
+        else:
+            verdicts = figure.verdicts(rows, scale)
+            contents.chapters.append(Chapter(name, rows, verdicts, runs, whole))
     return contents
 
 
@@ -66,10 +75,11 @@ def tell(contents: Contents, scale: Scale, folder: Path) -> str:
         _provenance_section(found, scale),
     ]
     runs = len({row.key for chapter in found for row in chapter.rows})
+    images = f", images of {scale.dataset}" if _on_images(found) else ""
     return render(
         "The Fermi-Bose machine, measured again",
         LEAD,
-        f"{scale.name} scale: {runs} runs, images of {scale.dataset}",
+        f"{scale.name} scale: {runs} runs{images}",
         sections,
         closing="Written by fermibose. The figures and their verdicts were computed from the runs "
         "counted above; the robustness tables travel with the package and say how they were made.",
@@ -87,20 +97,13 @@ def _overview(contents: Contents) -> Table:
                 str(words.count(True)),
                 str(words.count(False)),
                 str(words.count(None)),
-                str(chapter.missing),
+                chapter.runs,
             )
         )
-    for name in absent(contents):
-        missing = "unknown: no data" if name in contents.unknown else "all"
-        rows.append((ABOUT[name].title, "—", "—", "—", missing))
-    head = ("", "claims that hold", "that do not", "not judged", "runs still missing")
-    return Table(head, rows)
-
-
-def absent(contents: Contents) -> list[str]:
-    """The figures that the report leaves out."""
-    told = {chapter.name for chapter in contents.chapters}
-    return [name for name in FIGURES if name not in told]
+    absent = {name: f"{runs}: left out" for name, runs in contents.scarce.items()}
+    absent |= dict.fromkeys(contents.unknown, "unknown: no data")
+    rows += [(ABOUT[n].title, "—", "—", "—", absent[n]) for n in FIGURES if n in absent]
+    return Table(("", "claims that hold", "that do not", "not judged", "runs"), rows)
 
 
 def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: bool) -> Section:
@@ -108,11 +111,12 @@ def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: boo
     path = folder / f"{chapter.name}.svg"
     save_figure(FIGURES[chapter.name].draw(chapter.rows, scale), path)
     blocks: list[Text | Picture | Interactive | Table] = [
+        *([] if chapter.whole else [Text(f"Not complete: {chapter.runs} runs.")]),
         *(Text(paragraph) for paragraph in about.paragraphs),
         Picture(path, about.alt, about.caption),
     ]
     if living:
-        blocks += charts_of(chapter.name, chapter.rows)
+        blocks += charts_of(chapter.name, chapter.rows, scale)
     if chapter.name == "instances":
         lines = instances.table(chapter.rows)
         blocks.append(Table(instances.HEAD, lines, "AMP: mean ± standard error where it converged"))
@@ -167,6 +171,11 @@ def _computed_with(versions: Iterable[tuple[str, str]]) -> Text:
     return Text("Computed with " + ", ".join(sorted(map(" ".join, versions))) + ".")
 
 
+def _on_images(found: Sequence[Chapter]) -> bool:
+    """Whether any run has read images; those of the theory read none."""
+    return any(row.data for chapter in found for row in chapter.rows)
+
+
 def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
     seen: set[str] = set()
     versions: set[tuple[str, str]] = set()
@@ -189,7 +198,7 @@ def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
     return Section(
         "Parameters, versions, times",
         [
-            Table(("parameter", "value"), list(settings.items())),
+            *([Table(("parameter", "value"), list(settings.items()))] if _on_images(found) else []),
             Table(
                 ("figure", "runs", "minutes of one core", "seconds a run"),
                 times,

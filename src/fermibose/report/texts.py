@@ -62,7 +62,8 @@ ABOUT = {
         "Test loss against alpha and delta: theory curves with points from message passing and "
         "sampling; accuracy and fermion distance against d_F from theory.",
         "Error bars: standard error over instances. Filled marks: the instances that converged. "
-        "Open marks: none did, last sweeps of all. Dotted: replica symmetry is unstable.",
+        "Open marks: none did, last sweeps of all. Marks at the same α or Δ stand side by side "
+        "around it. Dotted: replica symmetry is unstable.",
     ),
     "instances": About(
         "Single instances against the theory",

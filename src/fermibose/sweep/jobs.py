@@ -90,6 +90,11 @@ class Job:
         if not isinstance(self.data, str):
             raise InputError(f"data must be a string (a name or a checksum), not {self.data!r}")
         params, context = _copy(self.params, "params"), _copy(self.context, "context")
+        given = [*params, *context, "seed"]
+        if repeated := [name for name in given if given.count(name) > 1]:
+            raise InputError(
+                f"{repeated[0]} is given twice: an argument is in params, in context, or the seed"
+            )
         try:
             inspect.signature(self.function).bind(**params, **context, seed=seed)
         except TypeError as error:

@@ -20,6 +20,7 @@ import joblib
 from fermibose.sweep.work import ONE_THREAD, failed
 
 _ATTEMPTS = 2  # of a job whose worker died
+_PATIENCE = 2.0  # seconds for a worker that ends by itself to do so, after its pipe has closed
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
     "from fermibose.sweep.worker import serve; serve()"
@@ -75,7 +76,7 @@ class _Crew:
         if line:
             self.idle.append(worker)
             return line
-        worker.end()
+        worker.end(patience=_PATIENCE)
         if request is None:  # it died while it waited for a job
             self.idle.remove(worker)
             return None
@@ -83,11 +84,12 @@ class _Crew:
         if self.attempts[request] < _ATTEMPTS:
             self.again.append(request)
             return None
+        status = worker.process.returncode
+        hint = " (killed, perhaps for want of memory: use fewer workers)" if status == -9 else ""
         return failed(
             request,
             f"{_ATTEMPTS} workers died while computing it, the last with exit status "
-            f"{worker.process.returncode}. (-9: killed, perhaps for want of memory: use fewer "
-            "workers.)",
+            f"{status}{hint}",
         )
 
     def dismiss(self) -> None:
@@ -125,10 +127,12 @@ class _Worker:
             self.process.stdin.write(request + "\n")
             self.process.stdin.flush()
 
-    def end(self) -> None:
-        """Kill the process if it lives, and wait until nothing of it is left."""
+    def end(self, *, patience: float = 0.0) -> None:
+        """Kill the process if it still lives after so many seconds; nothing of it is left then."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        with suppress(subprocess.TimeoutExpired):  # killed at once, it would lose its exit status
+            self.process.wait(patience)
         self.process.kill()
         self.process.wait()
         self.listener.join()

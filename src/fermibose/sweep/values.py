@@ -48,8 +48,10 @@ def _plain(value: Any, name: str) -> Any:
         return [_plain(item, f"{name}[{number}]") for number, item in enumerate(value)]
     if isinstance(value, dict):
         for key in value:
-            if not isinstance(key, str) or key == _TAG:
-                raise InputError(f"{name} has the key {key!r}: keys must be strings, not {_TAG!r}")
+            if not isinstance(key, str):
+                raise InputError(f"{name} has the key {key!r}: keys must be strings")
+            if key == _TAG:
+                raise InputError(f"{name} has the key {_TAG!r}, which is reserved: use another")
         return {key: _plain(item, f"{name}[{key!r}]") for key, item in value.items()}
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise InputError(

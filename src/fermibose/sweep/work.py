@@ -50,7 +50,9 @@ def perform(request: str) -> str:
         if not isinstance(returned, dict):
             raise InputError(f"{call['function']} returned {returned!r}, not a dict")
         result = encode(returned, "the result")
-    except (Exception, SystemExit) as problem:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # SystemExit, too, would end the worker
         trace = problem.__traceback__
         error = "".join(traceback.format_exception(problem.with_traceback(trace and trace.tb_next)))
     return _answer(call["key"], result, error, time.perf_counter() - started)

@@ -60,7 +60,7 @@ def distances(problem: Problem, M: float, q: float) -> tuple[float, float]:
     """
     mean, width = problem.m * abs(M), problem.delta * math.sqrt(q)
     # In units of the width: φ changes over 1/(width φ′), however wide the field is.
-    step = max(min(0.02, 0.25 / (width * problem.steepness)), _TAIL / _SINGLE)
+    step = max(min(0.02, 0.25 / max(1.0, width * problem.steepness)), _TAIL / _SINGLE)
     axis = Axis.uniform(step, _TAIL, folded=False)
     weights = np.exp(-(axis.nodes**2) / 2) * axis.weights / math.sqrt(2 * math.pi)
     classes = [problem.phi(y * mean + width * axis.nodes) for y in (1.0, -1.0)]
@@ -71,6 +71,8 @@ def distances(problem: Problem, M: float, q: float) -> tuple[float, float]:
 
 def generalization_loss(problem: Problem, M: float, q: float) -> float:
     r"""ε_g: mean energy of a new pair, ρ E[D²/2] + (1−ρ) E[φ(d_F − D²)/2]."""
+    if q == 0:  # no weight at all: all outputs are the same
+        return (1 - problem.rho) * float(problem.fermion_energy(np.zeros(1))[0])
     mean, width = SQRT2 * problem.m * abs(M), problem.delta * math.sqrt(q)
     boson = distances(problem, M, q)[0] / 2
     reach = mean + _PAIRS * width
@@ -87,4 +89,4 @@ def generalization_loss(problem: Problem, M: float, q: float) -> float:
 
 
 def _kappa(problem: Problem, M: float, q: float) -> float:
-    return problem.m * abs(M) / math.sqrt(q)
+    return problem.m * abs(M) / math.sqrt(q) if q else 0.0

@@ -1,0 +1,123 @@
+"""Labelled examples as the machine takes them: checked, as tensors."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fermibose.errors import InputError
+
+ROUNDING = 1e-5  # by which a rescaling to [0, 1] may miss it
+SPARE = 1000, 10  # outputs that are never too many, and outputs for each label that occurs
+
+
+class RangeWarning(UserWarning):
+    """Inputs are not in [0, 1], the range for which the settings are made."""
+
+
+def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
+    """Checked float32 inputs (samples, features) and int64 labels (samples,)."""
+    inputs = torch.tensor(np.ascontiguousarray(_as_array("x", x, np.float32)))
+    labels = _as_array("y", y)
+    if inputs.ndim != 2 or not inputs.numel():
+        raise InputError(f"x must have shape (samples, features), got {tuple(inputs.shape)}")
+    if labels.shape != (len(inputs),) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise InputError(
+            f"y must hold one whole number >= 0 for each of the {len(inputs)} samples, "
+            f"got {labels.dtype} of shape {labels.shape}"
+        )
+    if int(labels.max()) >= 2**63:
+        raise InputError(f"the labels go up to {labels.max()}: number the classes from 0")
+    if not torch.isfinite(inputs).all():
+        raise InputError("x contains NaN or infinity; remove or impute such values first")
+    return inputs, torch.tensor(np.ascontiguousarray(labels, dtype=np.int64))
+
+
+def as_test_tensors(
+    test: tuple[npt.ArrayLike, npt.ArrayLike] | None, features: int
+) -> tuple[Tensor, Tensor] | None:
+    """Checked test inputs and labels, if there are any; as wide as the training inputs."""
+    if test is None:
+        return None
+    inputs, labels = as_tensors(*test)
+    if inputs.shape[1] != features:
+        raise InputError(
+            f"the test inputs have {inputs.shape[1]} features, but the training inputs {features}"
+        )
+    return inputs, labels
+
+
+def within(low: float, high: float, bounds: tuple[float, float] = (0.0, 1.0)) -> bool:
+    """Whether values from ``low`` to ``high`` lie in the bounds, but for rounding."""
+    return low >= bounds[0] - ROUNDING and high <= bounds[1] + ROUNDING
+
+
+def check_clipping(x: Tensor, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
+    """Refuse inputs whose noisy copies, clipped to the bounds, would be others without noise."""
+    low, high = (float(value) for value in x.aminmax())
+    if not within(low, high, bounds):
+        raise InputError(
+            f"noisy copies are clipped to [{bounds[0]:g}, {bounds[1]:g}], but the inputs range "
+            f"from {low:g} to {high:g}: scale them, or give noise of your own"
+        )
+
+
+def warn_of_range(x: Tensor) -> None:
+    """Warn the caller's caller if inputs do not lie in [0, 1]; they are used nevertheless."""
+    low, high = (float(value) for value in x.aminmax())
+    if not within(low, high):
+        warnings.warn(
+            f"the inputs range from {low:g} to {high:g}, but the defaults (first weights, learning "
+            "rate, weight decay) are made for [0, 1], and others cost accuracy: scale them (bytes "
+            "by x / 255), or use FermiBoseClassifier, which does. If this range is meant, ignore "
+            "fermibose.machine.RangeWarning",
+            RangeWarning,
+            stacklevel=3,
+        )
+
+
+def _as_array(name: str, values: Any, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+    """The values as an array in this machine's byte order, on the CPU, without a gradient."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values
+    if hasattr(values, "toarray"):
+        raise InputError(f"{name} is sparse; give {name}.toarray()")
+    try:
+        if np.iscomplexobj(values):
+            raise TypeError("complex numbers")
+        return np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, words, sparse tensors
+        raise InputError(f"{name} is not an array of numbers ({error})") from error
+
+
+def count_classes(y: Tensor) -> int:
+    """K, one more than the largest label; labels that do not occur count as well.
+
+    A small training set may lack classes. But an output costs a column of weights, so one stray
+    label (a date, an identity number) would make a net that no memory holds.
+    """
+    classes, found = int(y.max()) + 1, len(y.unique())
+    least, each = SPARE
+    if classes > max(least, each * found):
+        raise InputError(
+            f"the labels go up to {classes - 1}, but only {found} different ones occur, and there "
+            f"is an output for each number from 0: remove what is no label, or number the classes "
+            "with np.unique(y, return_inverse=True)[1]"
+        )
+    return classes
+
+
+def count_present_classes(y: Tensor) -> int:
+    """As :func:`count_classes`, for models with a fit for each class: none may be missing."""
+    classes, found = count_classes(y), set(y.tolist())
+    missing = [k for k in range(classes) if k not in found]
+    if missing:
+        raise InputError(
+            f"there is no example of class {missing[0]}, which this model needs: add some, or "
+            "number the classes that there are with np.unique(y, return_inverse=True)[1]"
+        )
+    return classes

@@ -1,0 +1,54 @@
+"""Figures of a training. Oracle: the axes as drawn, and where matplotlib puts them."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from fermibose import PairEnergy
+from fermibose.machine import Recipe, figures, train
+from fermibose.plotting import canvas
+
+
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """The left panel for a readout of a kind, drawn but not written."""
+    kept = []
+
+    @contextmanager
+    def keep(path, **layout):
+        with canvas(**layout) as (fig, axes):
+            yield fig, axes
+            fig.draw_without_rendering()
+            kept.append(axes[0, 0])
+
+    def draw(**readout):
+        x = np.random.default_rng(0).random((40, 6), dtype=np.float32)
+        y = np.arange(40) % 2
+        recipe = Recipe((4,), PairEnergy(0.4), epochs=1, batch_size=20, **readout)
+        figures.draw_curves({"machine": train(x, y, recipe, test=(x, y))}, tmp_path / "unused.png")
+        return kept.pop()
+
+    monkeypatch.setattr(figures, "figure", keep)
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("readout", "told"),
+    [
+        ({"readout": "ridge"}, "closed-form readout"),
+        ({"readout_epochs": 1}, ""),
+    ],
+)
+def test_accuracies_without_a_course_are_levels_and_the_legend_is_not_on_them(readout, told, drawn):
+    axes = drawn(**readout)
+    assert axes.get_xlabel() == told
+    assert not axes.get_xticks().size
+    assert len(axes.lines) == 2
+    assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1 - 1
+
+
+def test_accuracies_of_several_epochs_are_drawn_against_them(drawn):
+    axes = drawn(readout_epochs=3)
+    assert axes.get_xlabel() == "epoch of the classifier"
+    assert [line.get_xdata().tolist() for line in axes.lines] == [[1, 2, 3]] * 2
