@@ -37,7 +37,7 @@ def brute(problem, omega, V, same):
     root = np.linalg.cholesky(V)
     z1 = omega[0] + root[0, 0] * u[:, None] + 0 * u
     z2 = omega[1] + root[1, 0] * u[:, None] + root[1, 1] * u
-    d2 = (np.tanh(z1) - np.tanh(z2)) ** 2
+    d2 = (problem.phi(z1) - problem.phi(z2)) ** 2
     gap = problem.d_f - d2
     H = d2 / 2 if same else (gap + np.sqrt(gap**2 + problem.softness)) / 4
     g = np.outer(weight * np.exp(-(u**2) / 2), weight * np.exp(-(u**2) / 2)) / (2 * math.pi)
