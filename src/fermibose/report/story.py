@@ -97,7 +97,7 @@ def _overview(contents: Contents) -> Table:
                 str(words.count(True)),
                 str(words.count(False)),
                 str(words.count(None)),
-                chapter.runs,
+                chapter.runs.replace(" ", "\N{NO-BREAK SPACE}"),
             )
         )
     absent = {name: f"{runs}: left out" for name, runs in contents.scarce.items()}
