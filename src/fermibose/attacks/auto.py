@@ -55,16 +55,7 @@ def auto_attack(
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
         logits = victim.model(victim.x[:1].requires_grad_())
-        chosen = tuple(attacks) if attacks is not None else ensemble(logits.shape[1])
-        for attack in chosen:
-            if logits.shape[1] < _CLASSES.get(attack, 2):
-                raise InputError(
-                    f"{attack} needs {_CLASSES[attack]} classes, the model has {logits.shape[1]}"
-                )
-        flags: list[str] = []
-        if not logits.requires_grad:
-            chosen = tuple(attack for attack in chosen if attack == "square")
-            flags.append("the output does not depend differentiably on the input: only Square ran")
+        chosen, flags = _choose(attacks, logits)
         rows = victim.correct.nonzero()[:, 0]
         examples, robust = victim.x.clone(), victim.correct.clone()
         with (
@@ -73,35 +64,29 @@ def auto_attack(
             torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
         ):
             frame = Frame.around(victim.x, victim.model, threat)
-            adversary = reference.AutoAttack(
-                frame,
-                norm={"linf": "Linf", "l2": "L2"}[threat.norm],
-                eps=threat.epsilon / (frame.high - frame.low),
-                seed=seed,
-                version="custom",
-                attacks=list(chosen),
-                device=victim.x.device,
-            )
-            _as_in_the_standard_version(adversary, logits.shape[1], square_queries)
             if len(rows) and chosen:
+                settings = {"attacks": list(chosen), "seed": seed, "device": victim.x.device}
+                adversary = _within(threat, frame, reference, settings)
+                _as_in_the_standard_version(adversary, logits.shape[1], square_queries)
+                entered = frame.enter(victim.x[rows])
                 found, _ = adversary.run_standard_evaluation(
-                    frame.enter(victim.x[rows]), victim.y[rows], batch_size=batch_size
+                    entered, victim.y[rows], batch_size=batch_size
                 )
                 flags += _astray(found)
-                found = torch.where(found.isfinite(), found, frame.enter(victim.x[rows]))
+                found = torch.where(found.isfinite(), found, entered)
                 examples[rows] = ball_around(victim.x[rows], threat).project(frame.leave(found))
         for part in victim.batches(rows):
             robust[part] = ~victim.wrong(examples[part], part)
         victim.undefined += frame.undefined
         flags += [*victim.flags, *frame.flags(threat)]
-        settings = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
+        told = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
         return AttackResult(
             "autoattack",
             threat,
             examples,
             victim.correct,
             robust,
-            settings | {"dtype": "torch.float32"},
+            told | {"dtype": "torch.float32"},
             tuple(flags),
             time.perf_counter() - started,
         )
@@ -115,6 +100,19 @@ def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
         raise InputError(f"attacks must be some of {sorted(KNOWN)}, got {list(attacks)}")
 
 
+def _choose(attacks: Sequence[str] | None, logits: Tensor) -> tuple[tuple[str, ...], list[str]]:
+    """The attacks that can be run on a model with these logits, and a flag if some cannot."""
+    classes = logits.shape[1]
+    chosen = tuple(attacks) if attacks is not None else ensemble(classes)
+    for attack in chosen:
+        if classes < _CLASSES.get(attack, 2):
+            raise InputError(f"{attack} needs {_CLASSES[attack]} classes, the model has {classes}")
+    if logits.requires_grad:
+        return chosen, []
+    flag = "the output does not depend differentiably on the input: only Square ran"
+    return tuple(attack for attack in chosen if attack == "square"), [flag]
+
+
 def _astray(found: Tensor) -> list[str]:
     """A flag if gradients that are no numbers have led the reference to points that are none."""
     astray = int((~found.isfinite()).flatten(1).any(1).sum())
@@ -124,6 +122,15 @@ def _astray(found: Tensor) -> list[str]:
         f"gradients that are NaN or infinite led AutoAttack astray on {astray} of {len(found)} "
         "images: the robust accuracy is an upper bound at best"
     ]
+
+
+def _within(
+    threat: ThreatModel, frame: Frame, reference: ModuleType, settings: dict[str, Any]
+) -> Any:
+    """The reference's adversary, with ε in the units of the frame."""
+    norm = {"linf": "Linf", "l2": "L2"}[threat.norm]
+    eps = threat.epsilon / (frame.high - frame.low)
+    return reference.AutoAttack(frame, norm=norm, eps=eps, version="custom", **settings)
 
 
 def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:
