@@ -37,7 +37,7 @@ bench: install
 	$(BIN)/python benchmarks/cavity.py check
 
 mutants: install
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/mutants/run.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -212,9 +212,9 @@ def test_python_finds_the_command_without_a_path():
 def test_the_memory_of_a_training_is_that_of_its_largest_part(tmp_path, monkeypatch):
     """Digits, 64-300-10: weights, and then what 1797 images excite in 300 units, in float32."""
     need = 4 * (64 * 300 + 1797 * 300)
-    monkeypatch.setattr("fermibose.memory.free_memory", lambda: need - 1)
+    monkeypatch.setattr("fermibose.checks.free_memory", lambda: need - 1)
     options = ["train", "--data", "digits", "--hidden", "300", "--output", str(tmp_path / "run")]
     result = CliRunner().invoke(app, options)
     assert f"takes at least {need / 1e9:.3f} GB" in str(result.exception)
-    monkeypatch.setattr("fermibose.memory.free_memory", lambda: need)
+    monkeypatch.setattr("fermibose.checks.free_memory", lambda: need)
     run(*options, "--epochs", 1, "--readout-epochs", 1)

@@ -7,9 +7,9 @@ work and keep their type.
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
+from fermibose.checks import choice, number
 from fermibose.errors import InputError
 
 Array: TypeAlias = Any  # a NumPy array, a torch tensor or a float
@@ -40,16 +40,12 @@ class PairEnergy:
 
     def __post_init__(self) -> None:
         for name in ("d_f", "softness", "boson_weight", "fermion_weight"):
-            value = getattr(self, name)
-            if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
-                raise InputError(f"{name} must be a finite number >= 0, got {value!r}")
+            number(name, getattr(self, name), least=0)
         if self.boson_weight == self.fermion_weight == 0:
             raise InputError(
                 "boson_weight and fermion_weight are both 0: there is nothing to learn"
             )
-        if self.coupling not in get_args(Coupling):
-            choices = " or ".join(repr(c) for c in get_args(Coupling))
-            raise InputError(f"coupling must be {choices}, got {self.coupling!r}")
+        choice("coupling", self.coupling, get_args(Coupling))
 
     def energy(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
         """E(D²) of each pair.

@@ -10,6 +10,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fermibose.files import replacing
+
 # Colour-blind safe (Okabe-Ito), named by what they stand for.
 COLOURS = {
     "machine": "#0072B2",
@@ -53,12 +55,15 @@ def canvas(
 
 
 def save_figure(fig: Figure, path: str | Path) -> None:
-    """Write a figure; its suffix (png, svg, pdf) is the file type, missing folders are made."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(LOOK):
-        # Without its date, identical data gives an identical svg.
-        fig.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    """Write a figure, whole or not at all; the suffix (png, svg, pdf) is the file type.
+
+    Missing folders are made.
+    """
+    kind = Path(path).suffix.removeprefix(".") or mpl.rcParams["savefig.format"]
+    # Without its date, identical data gives an identical svg.
+    metadata = {"Date": None} if kind == "svg" else None
+    with mpl.rc_context(LOOK), replacing(path) as draft:
+        fig.savefig(draft, format=kind, metadata=metadata)
 
 
 @contextmanager

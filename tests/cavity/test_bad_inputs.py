@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from fermibose import memory
+from fermibose import checks
 from fermibose.cavity import (
     Instance,
     amp,
@@ -152,16 +152,16 @@ def test_an_instance_that_does_not_fit_is_refused_before_it_is_made():
 def test_free_memory_where_the_system_tells_less(monkeypatch):
     """MemAvailable; else all the memory there is; else no limit."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 0 < memory.free_memory() <= total
+    assert 0 < checks.free_memory() <= total
 
     def missing(*_args, **_kwargs):
         raise OSError
 
     with monkeypatch.context() as m:
         m.setattr(builtins, "open", missing)
-        assert memory.free_memory() == total
+        assert checks.free_memory() == total
         m.delattr(os, "sysconf")
-        assert memory.free_memory() == math.inf
+        assert checks.free_memory() == math.inf
         instance = sample_instance(Problem(alpha=0.5, beta=5.0), 10, seed=0)
         assert np.isfinite(belief_propagation(instance, max_iterations=1).q)
 
@@ -183,6 +183,6 @@ def test_an_iteration_that_runs_away_is_a_result_that_says_so():
 
 def test_amp_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     instance = sample_instance(Problem(), 100, seed=0)
-    monkeypatch.setattr("fermibose.memory.free_memory", lambda: 24.0 * 100 * 250 - 1)
+    monkeypatch.setattr("fermibose.checks.free_memory", lambda: 24.0 * 100 * 250 - 1)
     with pytest.raises(InputError, match=r"products of 250 pairs of N = 100 inputs in 0\.001 GB"):
         amp(instance)

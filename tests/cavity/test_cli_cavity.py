@@ -144,7 +144,7 @@ def test_ctrl_c_is_answered(monkeypatch, tmp_path):
 
 def test_the_memory_of_belief_propagation_is_checked_before_an_instance_is_drawn(monkeypatch):
     monkeypatch.setattr("fermibose.cavity.sample_instance", lambda *_, **__: pytest.fail("drawn"))
-    monkeypatch.setattr("fermibose.memory.free_memory", lambda: bp_memory(200, 100) - 1)
+    monkeypatch.setattr("fermibose.checks.free_memory", lambda: bp_memory(200, 100) - 1)
     with pytest.raises(InputError, match=r"N = 200 and P = 100 needs .*: use --method amp"):
         run("--method", "bp", "--n", "200")
 

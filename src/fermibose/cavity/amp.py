@@ -23,11 +23,11 @@ import math
 
 import numpy as np
 
+from fermibose import checks
 from fermibose.cavity.channel import Moments, PairChannel
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, Pairs, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
-from fermibose.memory import check_memory
 from fermibose.theory.problem import Array
 from fermibose.theory.threads import one_thread
 
@@ -127,7 +127,7 @@ def amp(
     Where it does not converge the estimate says so (``converged``, ``verdict``).
     """
     m = start_means(instance, start, seed, least=2)
-    check_memory(
+    checks.memory(
         f"AMP keeps the products of {len(instance.train)} pairs of N = {instance.n} inputs in",
         24.0 * instance.n * len(instance.train),
         "use a smaller n or alpha",

@@ -24,12 +24,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from fermibose import checks
 from fermibose.cavity.channel import PairChannel
 from fermibose.cavity.checks import number
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
-from fermibose.memory import check_memory
 from fermibose.theory.problem import Array
 from fermibose.theory.threads import one_thread
 
@@ -137,7 +137,7 @@ def bp_memory(n: int, pairs: int) -> float:
 
 def _check_memory(instance: Instance, max_memory: float | None) -> None:
     pairs = len(instance.train)
-    check_memory(
+    checks.memory(
         f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "
         "messages in",
         bp_memory(instance.n, pairs),

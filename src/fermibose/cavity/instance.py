@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fermibose import checks
 from fermibose.cavity.checks import whole
 from fermibose.errors import InputError
-from fermibose.memory import check_memory
 from fermibose.theory.problem import Array, Problem
 
 Counts = Literal["random", "exact"]
@@ -135,7 +135,7 @@ def sample_instance(
             f"alpha = {problem.alpha:g} leaves no training pair at n = {n}: use n >= "
             f"{math.ceil(0.5 / problem.alpha) + 1}"
         )
-    check_memory(
+    checks.memory(
         f"{pairs} training and {test_pairs} test pairs of N = {n} inputs take",
         16.0 * n * (pairs + test_pairs),
         "use a smaller n or alpha",

@@ -122,11 +122,11 @@ def _check_options(method: str, beta: float | None, softness: float, given: dict
 
 def _check_memory(problem: "Problem", n: int) -> None:
     """Refuse belief propagation that does not fit, before any work."""
+    from fermibose import checks
     from fermibose.cavity.bp import bp_memory
-    from fermibose.memory import check_memory
 
     pairs = round(problem.alpha * n)
-    check_memory(
+    checks.memory(
         f"--method bp with N = {n} and P = {pairs} needs",
         bp_memory(n, pairs),
         "use --method amp, or a smaller --n or --alpha",

@@ -155,13 +155,13 @@ def _widths(text: str) -> tuple[int, ...]:
 
 def _check_memory(recipe: "Recipe", dataset: "Dataset") -> None:
     """Refuse a net that cannot fit before the system kills the process for want of memory."""
-    from fermibose.memory import check_memory
+    from fermibose import checks
 
     widths = [dataset.x_train.shape[1], *recipe.hidden]
     weights = [inputs * units for inputs, units in pairwise(widths)]
     learning = 3 * max(weights)  # the gradient of a layer and Adam's two moments
     reading = (len(dataset.x_train) + len(dataset.x_test)) * widths[-1]  # what the readout sees
-    check_memory(
+    checks.memory(
         f"--hidden {','.join(map(str, recipe.hidden))} takes at least",
         4.0 * (sum(weights) + max(learning, reading)),  # in float32
         "use fewer units",

@@ -1,0 +1,86 @@
+"""The one validator: what an argument may be, and the refusal that names problem and remedy.
+
+Each check returns the value it was given, as a plain Python number where it is one, or raises
+:class:`fermibose.errors.InputError`. ``name`` is how the message calls the argument.
+"""
+
+import math
+import os
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+from fermibose.errors import InputError
+
+
+def is_whole(value: Any, least: int = -(2**63)) -> bool:
+    """Whether it is an integer (no bool, no float) of at least ``least`` that fits into int64."""
+    return (
+        isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) < 2**63
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite real number (no bool)."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def whole(name: str, value: Any, *, least: int) -> int:
+    """``value`` if it is an integer of at least ``least``."""
+    if not is_whole(value, least):
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+) -> float:
+    """``value`` if it is a finite number within the bounds: least ≤, above <, < below, ≤ most."""
+    if not (is_number(value) and least <= value <= most and above < value < below):
+        bounds = [
+            f"{sign} {bound:g}"
+            for sign, bound in ((">=", least), (">", above), ("<", below), ("<=", most))
+            if math.isfinite(bound)
+        ]
+        wanted = " ".join(["a finite number", " and ".join(bounds)]).strip()
+        raise InputError(f"{name} must be {wanted}, got {value!r}")
+    return float(value)
+
+
+def choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
+    """``value`` if it is one of the choices."""
+    choices = tuple(choices)
+    if value not in choices:
+        told = " or ".join(repr(c) for c in choices)
+        raise InputError(f"{name} must be {told}, got {value!r}")
+    return value
+
+
+def memory(what: str, need: float, remedy: str, free: float | None = None) -> None:
+    """Refuse what takes more bytes than are free (or than ``free``). ``what`` ends with a verb."""
+    free = free_memory() if free is None else free
+    if need > free:
+        raise InputError(
+            f"{what} {need / 1e9:.3f} GB, more than the {free / 1e9:.3f} GB that may be used: "
+            f"{remedy}"
+        )
+
+
+def free_memory() -> float:
+    """Bytes that can be had without swapping; infinite where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            table = dict(line.split(":", 1) for line in lines)
+        return 1024.0 * int(table["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        pass
+    try:  # all there is, where what is free is not known
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
