@@ -8,10 +8,12 @@ from fermibose.data.bundled import load_digits, load_mnist5k
 from fermibose.data.dataset import Dataset, load_dataset
 from fermibose.data.idx import load_idx, read_idx
 from fermibose.data.openml import load_openml
-from fermibose.data.subsets import paper_split, per_class
+from fermibose.data.raw import content_digest
+from fermibose.data.subsets import paper_split, per_class, rank_in_class
 
 __all__ = [
     "Dataset",
+    "content_digest",
     "load_dataset",
     "load_digits",
     "load_idx",
@@ -19,5 +21,6 @@ __all__ = [
     "load_openml",
     "paper_split",
     "per_class",
+    "rank_in_class",
     "read_idx",
 ]

@@ -6,9 +6,27 @@ from typing import Any
 import numpy as np
 
 from fermibose.plotting import COLOURS
+from fermibose.theory.activation import Array
 from fermibose.theory.curves import Curve, trace
 from fermibose.theory.drawing import axis_label, draw_line, whole_figure
 from fermibose.theory.problem import Problem
+
+
+def figure_values(parameter: str, points: int) -> Array:
+    """Values along the axis of the published figure against α, Δ, d_F or ρ.
+
+    They lie closer where the curves are steep: along α and d_F at the beginning, along ρ in the
+    last tenth.
+    """
+    if parameter == "rho":
+        last = np.linspace(0.9, 1, points - points // 2 + 1)[1:]
+        return np.concatenate([np.linspace(0, 0.9, points // 2), last])
+    axes = {
+        "alpha": np.linspace(0.3, 5**0.5, points) ** 2,
+        "delta": np.linspace(0.1, 1.5, points),
+        "d_f": np.linspace(0, 2, points) ** 2,
+    }
+    return axes[parameter]
 
 
 def figure_2(
@@ -23,12 +41,10 @@ def figure_2(
     Returns the curves along ``alpha``, ``delta`` and ``d_f``. The published setting is the default.
     """
     problem = Problem() if problem is None else problem
-    values = {
-        "alpha": np.linspace(0.3, 5**0.5, points) ** 2,  # closer where the curves are steep
-        "delta": np.linspace(0.1, 1.5, points),
-        "d_f": np.linspace(0, 2, points) ** 2,
+    curves = {
+        name: trace(problem, name, figure_values(name, points), show=show)
+        for name in ("alpha", "delta", "d_f")
     }
-    curves = {name: trace(problem, name, v, show=show) for name, v in values.items()}
     if path is not None:
         with whole_figure(path, rows=2, columns=2, size=(8.6, 6.4)) as (_, axes):
             _panel(axes[0, 0], curves["alpha"], "generalization_loss", "test loss $ε_g$", "(a)")
@@ -50,10 +66,7 @@ def figure_rho(
 ) -> Curve:
     """Accuracy against the fraction ρ of boson pairs, which it survives up to ρ_c."""
     problem = Problem() if problem is None else problem
-    values = np.concatenate(
-        [np.linspace(0, 0.9, points // 2), np.linspace(0.9, 1, points - points // 2 + 1)[1:]]
-    )
-    curve = trace(problem, "rho", values, show=show)
+    curve = trace(problem, "rho", figure_values("rho", points), show=show)
     if path is not None:
         with whole_figure(path, size=(5.0, 3.6)) as (_, ax):
             _panel(ax, curve, "accuracy", "test accuracy", "")
@@ -69,7 +82,7 @@ def figure_attack(
 ) -> Curve:
     """Inset of Fig. 5(c): accuracy under an ℓ₂ attack, and the area under it, against d_F."""
     problem = Problem() if problem is None else problem
-    curve = trace(problem, "d_f", np.linspace(0, 2, points) ** 2, show=show)
+    curve = trace(problem, "d_f", figure_values("d_f", points), show=show)
     if path is not None:
         with whole_figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
             left, right = axes[0]

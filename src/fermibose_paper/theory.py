@@ -1,19 +1,19 @@
-"""Curves of the replica theory as results of the sweep, and how figures draw them."""
+"""Curves of the replica theory as measurements, and how figures draw them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fermibose.paper.series import Floats, finished
-from fermibose.sweep import Job, Row, measurement
-from fermibose.theory import Problem, trace
-from fermibose.theory.curves import draw_stability, missing
+from fermibose.theory import Problem, draw_stability, figure_values, missing, trace
+from fermibose_paper.job import Job, measurement
+from fermibose_paper.series import Floats, finished
+from fermibose_paper.store import Row
 
 QUANTITIES = ("M", "q", "generalization_loss", "accuracy", "fermion_distance", "rs_stable")
 
 
-@measurement(version=1)
+@measurement("theory curve", version=1)
 def measure_curve(*, parameter: str, values: list[float], seed: int = 0) -> dict[str, Any]:
     """The theory of the paper's default problem along one parameter.
 
@@ -24,9 +24,22 @@ def measure_curve(*, parameter: str, values: list[float], seed: int = 0) -> dict
     return {"values": curve.values.tolist(), "failures": list(curve.failures)} | columns
 
 
+@measurement("theory attack", version=1)
+def measure_attack(*, points: int, seed: int = 0) -> dict[str, list[float]]:
+    """Area under the accuracy against the strength ε of an ℓ₂ attack, over d_F.
+
+    One unit on a Gaussian mixture, at the parameters of the paper's Fig. 2; ε from 0 to 1.
+    """
+    curve = trace(Problem(), "d_f", figure_values("d_f", points), show=False)
+    return {
+        "theory_d_f": curve.values.tolist(),
+        "theory_area": curve.column("adversarial_area").tolist(),
+    }
+
+
 def curve_job(parameter: str, values: Floats) -> Job:
     """The job of one curve."""
-    return Job(measure_curve, params={"parameter": parameter, "values": values.tolist()})
+    return Job(measure_curve, {"parameter": parameter, "values": values.tolist()})
 
 
 def curve_of(rows: Sequence[Row], parameter: str) -> dict[str, Any] | None:

@@ -1,13 +1,14 @@
 """Rows of a sweep as curves: means over seeds with their standard errors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fermibose.sweep import Row
+from fermibose.statistics import Summary, summary
+from fermibose_paper.store import Row
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,36 +60,26 @@ def series(
 ) -> Series:
     """A quantity (number or list) against a parameter, times ``scale``, over the rows that have it.
 
-    The same run measured twice, for two figures, counts once.
+    The same run twice, as two figures may list it, counts once.
     """
     runs: dict[float, dict[int, Any]] = {}
     for row in finished(rows, quantity, **params):
         if row.params.get(over) is not None:
             runs.setdefault(row.params[over], {})[row.seed] = row.result[quantity]
     points = sorted(runs)
-    found = [statistics(list(runs[x].values()), scale) for x in points]
-    mean, error, spread = (np.array([triple[k] for triple in found]) for k in range(3))
+    found = [summary(runs[x].values(), scale=scale) for x in points]
+    mean, error, spread = (np.array([part[k] for part in found]) for k in range(3))
     counts = [len(values) for values in runs.values()] or [0]
     x = np.array(points, dtype=np.float64)
     return Series(x, mean, error, spread, max(counts), min(counts))
 
 
-def statistics(values: Sequence[Any], scale: float = 1.0) -> tuple[Floats, Floats, Floats]:
-    """Mean, standard error and deviation over the first axis; of one value only the mean."""
-    array = scale * np.asarray(values, dtype=np.float64)
-    if len(array) < 2:
-        nothing = np.full(array.shape[1:], np.nan)
-        return array.mean(0) if len(array) else nothing, nothing, nothing
-    spread = array.std(0, ddof=1)
-    return array.mean(0), spread / len(array) ** 0.5, spread
-
-
 def over_seeds(
     rows: Iterable[Row], quantity: str, *, scale: float = 1.0, **params: Any
-) -> tuple[Any, Any, Any]:
-    """Mean, standard error and deviation over seeds of all rows with these parameters."""
+) -> Summary:
+    """Mean, standard error and spread over seeds of all rows with these parameters."""
     runs = {row.seed: row.result[quantity] for row in finished(rows, quantity, **params)}
-    return statistics(list(runs.values()), scale)
+    return summary(runs.values(), scale=scale)
 
 
 def typical_error(found: Series) -> float | None:

@@ -1,15 +1,15 @@
 """How much is measured: ``quick`` (minutes, bundled images) or ``full`` (as published)."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fermibose.errors import FermiboseError
-from fermibose.paper.images import images
-from fermibose.sweep import Job
+from fermibose_paper import published
+from fermibose_paper.images import Images
+from fermibose_paper.job import Job
+from fermibose_paper.measure import measure_training
 
 COUPLINGS = ("averaged", "labelled")
 MARKED = (0.09, 0.2, 0.375, 0.455, 0.465, 0.56, 0.8)  # the published curves and marks of Figs. 3–5
@@ -40,10 +40,8 @@ class Scale:
     beyond: tuple[float, ...] = (0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8)
     beyond_seeds: int = 1
     variations: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    # Images that could not be loaded, and why: every figure asks, and a download is tried once
-    lost: dict[tuple[Any, ...], Exception] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    # Data that cannot be loaded, and why: what a reproduction has to leave out
+    lost: dict[str, str] = field(default_factory=dict)
 
     @property
     def published_split(self) -> bool:
@@ -58,7 +56,6 @@ class Scale:
 
     def job(
         self,
-        measure: Callable[..., Any],
         coupling: str,
         d_f: float | None,
         seed: int,
@@ -68,47 +65,45 @@ class Scale:
         imbalance: float = 1.0,
         **changed: Any,
     ) -> Job:
-        """One run. ``changed``: parameters of the measuring function other than the paper's."""
+        """The training of one net. ``changed``: parameters other than the paper's.
+
+        Whichever figure asks, the same net is the same job.
+        """
         dataset = dataset or self.dataset
-        folder = self.folder_of(dataset)
-        data = self._checksum(dataset, per_class, imbalance, folder)
+        if per_class != 100:
+            changed["per_class"] = per_class
+        if imbalance != 1:
+            changed["imbalance"] = imbalance
+        varied = bool(changed) or dataset != self.dataset
         params = {"coupling": coupling, "d_f": d_f, "dataset": dataset}
         params |= {"hidden": self.hidden, "epochs": self.epochs} | changed
-        if per_class != 100:
-            params["per_class"] = per_class
-        if imbalance != 1:
-            params["imbalance"] = imbalance
-        context = {"folder": folder}
-        return Job(measure, params=params, seed=seed, data=data, context=context)
+        params["also"] = ["courses"] if varied else self._looks(coupling, d_f, seed)
+        data = Images(dataset, per_class, imbalance, self.folder_of(dataset))
+        return Job(measure_training, params, seed, data)
 
-    def jobs(
-        self,
-        measure: Callable[..., Any],
-        coupling: str,
-        d_f: Iterable[float | None],
-        **changed: Any,
-    ) -> Iterator[Job]:
-        """One run for every seed and d_F, all d_F with the first seed first."""
+    def jobs(self, coupling: str, d_f: Iterable[float | None], **changed: Any) -> Iterator[Job]:
+        """One training for every seed and d_F, all d_F with the first seed first."""
         values = tuple(d_f)
         for seed in range(self.seeds):
             for value in values:
-                yield self.job(measure, coupling, value, seed, **changed)
+                yield self.job(coupling, value, seed, **changed)
 
-    def _checksum(self, *which: Any) -> str:
-        """Of the images that a run will read; what could not be loaded is not tried again."""
-        if which in self.lost:
-            raise self.lost[which]
-        try:
-            return _checksum(*which)
-        except (FermiboseError, OSError) as error:
-            self.lost[which] = error
-            raise
+    def _looks(self, coupling: str, d_f: float | None, seed: int) -> list[str]:
+        """What any of the figures wants to know of a net with the paper's settings, sorted."""
+        beyond = seed < self.beyond_seeds and d_f in self.beyond
+        fine = coupling == "averaged" and d_f in self.sweep
+        wanted = {
+            "components": d_f == published.PCA_D_F,
+            "courses": fine or beyond or d_f == published.TRAJECTORY_D_F,
+            "curves": d_f in self.coarse,
+            "pgd": d_f in self.attacked,
+        }
+        return [name for name, asked in wanted.items() if asked or coupling == "mlp"]
 
 
-@cache
-def _checksum(dataset: str, per_class: int, imbalance: float, folder: str | None) -> str:
-    """Of the images that a run will read; reading them all takes long enough to do it once."""
-    return images(dataset, per_class=per_class, imbalance=imbalance, folder=folder).checksum
+def unique(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs, each once: panels of a figure share some."""
+    return list({job.spec: job for job in jobs}.values())
 
 
 def quick(folder: str | os.PathLike[str] | None = None) -> Scale:

@@ -2,31 +2,93 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 Sense = Literal["near", "at most", "at least"]
 
 
-@dataclass(frozen=True)
+class Remarks(TypedDict, total=False):
+    """What a verdict may have besides; see :class:`Verdict`."""
+
+    error: float | None
+    unit: str
+    note: str
+    absent: bool
+    unlike: bool
+    unpublished: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """One claim held against a measurement.
 
-    sense: "near" asks for |measured − expected| ≤ tolerance, "at most" for measured ≤ expected +
-    tolerance, "at least" for measured ≥ expected − tolerance.
+    Made by :meth:`near`, which asks for |measured − expected| ≤ tolerance, :meth:`at_most`, for
+    measured ≤ bound + tolerance, or :meth:`at_least`, for measured ≥ bound − tolerance.
     """
 
     figure: str
     claim: str
     measured: float | None  # None if it could not be measured; the note says why
     expected: float  # the published value, or the bound
-    tolerance: float = 0.0
-    sense: Sense = "near"
+    tolerance: float
+    sense: Sense
     error: float | None = None  # standard error of the measured value, where there are several runs
     unit: str = ""
     note: str = ""
     absent: bool = False  # it was looked for and is not there, which no tolerance covers
     unlike: bool = False  # of other images than the published: shown, and not judged
     unpublished: bool = False  # a claim that the paper does not make: it holds or not
+
+    @classmethod
+    def near(
+        cls,
+        figure: str,
+        claim: str,
+        measured: float | None,
+        *,
+        expected: float,
+        tolerance: float = 0.0,
+        **remarks: Unpack[Remarks],
+    ) -> Self:
+        """Whether the measured value is the expected one."""
+        return cls(
+            figure=figure, claim=claim, measured=measured, expected=expected, tolerance=tolerance,
+            sense="near", **remarks,
+        )  # fmt: skip
+
+    @classmethod
+    def at_most(
+        cls,
+        figure: str,
+        claim: str,
+        measured: float | None,
+        *,
+        bound: float,
+        tolerance: float = 0.0,
+        **remarks: Unpack[Remarks],
+    ) -> Self:
+        """Whether the measured value does not exceed the bound."""
+        return cls(
+            figure=figure, claim=claim, measured=measured, expected=bound, tolerance=tolerance,
+            sense="at most", **remarks,
+        )  # fmt: skip
+
+    @classmethod
+    def at_least(
+        cls,
+        figure: str,
+        claim: str,
+        measured: float | None,
+        *,
+        bound: float,
+        tolerance: float = 0.0,
+        **remarks: Unpack[Remarks],
+    ) -> Self:
+        """Whether the measured value reaches the bound."""
+        return cls(
+            figure=figure, claim=claim, measured=measured, expected=bound, tolerance=tolerance,
+            sense="at least", **remarks,
+        )  # fmt: skip
 
     @property
     def reproduced(self) -> bool | None:

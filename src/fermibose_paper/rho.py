@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from fermibose.paper.scale import Scale
-from fermibose.paper.theory_curves import curve_job, curve_of, draw_curve
-from fermibose.paper.verdict import Verdict
 from fermibose.plotting import canvas
-from fermibose.sweep import Job, Row
+from fermibose.theory import figure_values
+from fermibose_paper.job import Job
+from fermibose_paper.scale import Scale
+from fermibose_paper.store import Row
+from fermibose_paper.theory import curve_job, curve_of, draw_curve
+from fermibose_paper.verdict import Verdict
 
 
 def plan(scale: Scale) -> list[Job]:
     """One curve; half of its points lie in the last tenth, where the accuracy falls."""
-    half = scale.theory_points
-    values = np.concatenate([np.linspace(0, 0.9, half), np.linspace(0.9, 1, half + 1)[1:]])
-    return [curve_job("rho", values)]
+    return [curve_job("rho", figure_values("rho", 2 * scale.theory_points))]
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
@@ -39,9 +39,19 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
     chance = rho[accuracy < 0.5 + 1e-6]
     threshold = f"chance from ρ = {chance.min():.3f} on" if len(chance) else "chance not reached"
     return [
-        Verdict("rho", "accuracy lost from ρ = 0 to 0.9 is small", 100 * float(np.ptp(before)),
-                5.0, 0.0, "at most", unit="points"),
-        Verdict("rho", "accuracy lost from ρ = 0.9 to 1 is large",
-                100 * float(before[-1] - accuracy.min()), 30.0, 0.0, "at least", unit="points",
-                note=threshold),
-    ]  # fmt: skip
+        Verdict.at_most(
+            "rho",
+            "accuracy lost from ρ = 0 to 0.9 is small",
+            100 * float(np.ptp(before)),
+            bound=5.0,
+            unit="points",
+        ),
+        Verdict.at_least(
+            "rho",
+            "accuracy lost from ρ = 0.9 to 1 is large",
+            100 * float(before[-1] - accuracy.min()),
+            bound=30.0,
+            unit="points",
+            note=threshold,
+        ),
+    ]
