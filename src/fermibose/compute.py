@@ -54,7 +54,7 @@ def threads(number: int) -> Iterator[None]:
     whole("threads", number, least=1)
     torch = sys.modules.get("torch")  # the theory must run where it is not installed
     before = torch.get_num_threads() if torch is not None else number
-    with _controller().limit(limits=number, user_api="blas"):
+    with _controller().limit(limits=number):
         if torch is not None:
             torch.set_num_threads(number)
         try:

@@ -83,15 +83,19 @@ def measurement_of(function: Callable[..., Any]) -> Measurement:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One run of ``function(**params, seed=seed)``, with ``data=…`` added if it reads any.
+    """One run of ``function(**params, **context, seed=seed)``.
+
+    data: where its data come from; they are loaded, checked and handed over as ``data=…``. Or the
+    name or checksum of what the function reads by itself, a text.
 
     >>> Job(measure, {"d_f": 0.4}, seed=0).key
     """
 
     function: Callable[..., Any]  # module-level, marked with @measurement
-    params: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    data: Data | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)  # part of the identity
+    seed: int = 0  # part of the identity
+    data: Data | str = ""  # its checksum is part of the identity
+    context: Mapping[str, Any] = field(default_factory=dict)  # where files are …; not part of it
     name: str = field(init=False)  # of the measurement
     version: int = field(init=False)  # of the measurement, as the driver has it
     text: str = field(init=False, repr=False)  # the parameters as canonical text
@@ -100,24 +104,32 @@ class Job:
         mark = _importable(self.function)
         seed = self.seed.item() if isinstance(self.seed, np.integer) else self.seed
         if type(seed) is not int or not 0 <= seed < 2**63:
-            raise InputError(f"the seed must be an integer from 0 to 2^63 - 1, not {self.seed!r}")
-        if not isinstance(self.params, Mapping):
+            raise InputError(f"the seed must be an integer from 0 to 2^63 - 1, not {_short(seed)}")
+        if not isinstance(self.data, str) and not callable(getattr(self.data, "load", None)):
             raise InputError(
-                f"params must be a dict of arguments by name, not a {type(self.params).__name__}"
+                "data must be a text (a name or a checksum) or have a method load, "
+                f"not {self.data!r}"
             )
-        given = {"seed", *self.params} | ({"data"} if self.data is not None else set())
-        if "seed" in self.params or "data" in self.params:
-            raise InputError("seed and data are given apart from params: Job(…, seed=0, data=…)")
-        if given - mark.arguments or mark.required - given:
-            wrong = sorted(map(str, (given - mark.arguments) or (mark.required - given)))
-            problem = "takes no" if given - mark.arguments else "needs"
+        params, text = _copy(self.params, "params")
+        context = _copy(self.context, "context")[0] if self.context != {} else {}
+        given = [*params, *context, "seed", *([] if isinstance(self.data, str) else ["data"])]
+        names = set(given)
+        if len(names) < len(given):
+            twice = next(name for name in given if given.count(name) > 1)
+            raise InputError(
+                f"{twice} is given twice: an argument is in params, in context, or the seed "
+                "or the data"
+            )
+        if wrong := sorted(names - mark.arguments) or sorted(mark.required - names):
+            problem = "takes no" if names - mark.arguments else "needs"
             raise InputError(f"the measurement {mark.name!r} {problem} {', '.join(wrong)}")
-        text = encode(dict(self.params), "params")
-        plain = all(type(value) in _SCALARS for value in self.params.values())
-        # What the caller does to a list later changes nothing here.
-        values = dict(self.params) if plain else decode(text)
         self.__dict__.update(
-            params=values, seed=seed, name=mark.name, version=mark.version, text=text
+            params=params,
+            context=context,
+            seed=seed,
+            name=mark.name,
+            version=mark.version,
+            text=text,
         )
 
     @property
@@ -128,12 +140,30 @@ class Job:
     @cached_property
     def checksum(self) -> str:
         """Of the data; nothing if there are none."""
-        return "" if self.data is None else str(self.data.load().checksum)
+        return self.data if isinstance(self.data, str) else str(self.data.load().checksum)
 
     @cached_property
     def key(self) -> str:
         """The identity: a sha256."""
         return identity(*self.spec, self.checksum)
+
+
+def _copy(values: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """The arguments as the worker will see them, and as text; later changes do not reach it."""
+    if not isinstance(values, Mapping):
+        raise InputError(
+            f"{name} must be a dict of arguments by name, not a {type(values).__name__}"
+        )
+    copy = dict(values)
+    text = encode(copy, name)
+    flat = all(type(value) in _SCALARS for value in copy.values())
+    return copy if flat else decode(text), text
+
+
+def _short(value: Any) -> str:
+    """An integer may have more digits than Python writes."""
+    huge = isinstance(value, int) and value.bit_length() > _BITS
+    return f"one of {value.bit_length()} bits" if huge else repr(value)
 
 
 def identity(name: str, version: int, params: str, seed: int, data: str) -> str:

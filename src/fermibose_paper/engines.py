@@ -1,0 +1,402 @@
+"""Engines: where jobs are computed. All give the same answers, bit for bit, in any order.
+
+In this process, to debug; by worker processes on this machine; by a cluster. The last two are
+Dask's (extra ``paper``), which starts and watches the workers and moves the jobs.
+"""
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain, islice
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, Self, runtime_checkable
+
+import joblib
+from threadpoolctl import threadpool_limits
+
+from fermibose.compute import ONE_THREAD, threads, versions
+from fermibose.errors import FermiboseError, InputError
+from fermibose_paper.job import Job, encode, measurement_of
+from fermibose_paper.store import Answer
+
+Answers = list[tuple[Job, Answer]]
+
+_LOCAL = re.compile(r"local(:0*(?P<workers>[1-9][0-9]{0,5}))?")
+# Of a host by name, or by number as in [::1]; the schemes are Dask's that name a host and a port.
+_ADDRESS = re.compile(r"(tcp|tls|ucx|wss?)://([^\s/:@\[\]]+|\[[^\s/\[\]]+\]):(?P<port>[0-9]{1,5})")
+_SAFE = "What is stored is safe: start again{}; only what is missing will be computed"
+_ATTEMPTS = 2  # of a job whose worker died
+_CHUNK_SECONDS = 0.1  # jobs that are quicker travel together; benchmarks/sweep.py measures the rate
+_CHUNK = 100  # at the most
+_PATIENCE = 15.0  # seconds for a scheduler to answer, and for it to have workers
+_POLL = 0.5  # seconds between looks at workers and at the clock
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Computes jobs; a context manager that ends its workers on leaving."""
+
+    def answers(self, jobs: Iterator[Job], limit: float | None) -> Generator[Answers, None, None]:
+        """Take a job when there is room for it; yield answers as they come, several at a time.
+
+        limit: seconds that a job may take.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def engine_named(name: str) -> Engine:
+    """The engine with this name.
+
+    name: ``in-process``, to debug; ``local``, one process per core, or ``local:4``, four of them;
+    the address of a Dask scheduler, ``tcp://host:port``. All but the first need the extra
+    ``paper``.
+    """
+    if not isinstance(name, str):
+        raise InputError(f"an engine has a name, say local, not {name!r}")
+    if name == "in-process":
+        return InProcess()
+    address = _ADDRESS.fullmatch(name)
+    if address and 0 < int(address["port"]) < 2**16:
+        return DaskEngine(address=name)
+    if local := _LOCAL.fullmatch(name):
+        return DaskEngine(int(local["workers"]) if local["workers"] else joblib.cpu_count())
+    raise InputError(
+        f"there is no engine {name!r}: use in-process, local, local:4 (four processes), or the "
+        "address of a Dask scheduler, tcp://host:port"
+    )
+
+
+def perform(job: Job) -> Answer:
+    """Compute a job; an exception of the function becomes part of the answer.
+
+    The error text starts at the function's own frame, so that it is the same from every engine.
+    """
+    mark = measurement_of(job.function)
+    result, error, started = None, None, time.perf_counter()
+    try:
+        if (mark.name, mark.version) != (job.name, job.version):
+            raise InputError(
+                f"the worker has version {mark.version} of {mark.name!r}, and version "
+                f"{job.version} was asked for: give all workers the same code, and start again"
+            )
+        data = {} if isinstance(job.data, str) else {"data": _checked(job)}
+        returned = job.function(**job.params, **job.context, **data, seed=job.seed)
+        if not isinstance(returned, dict):
+            raise InputError(f"{mark.name!r} returned {returned!r}, not a dict")
+        result = encode(returned, "the result")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # SystemExit, too, would end the worker
+        trace = problem.__traceback__
+        error = "".join(traceback.format_exception(problem.with_traceback(trace and trace.tb_next)))
+    return Answer(result, error, time.perf_counter() - started, versions(), mark.source)
+
+
+def _checked(job: Job) -> Any:
+    """The data of a job as they are here, which must be those that the job is of."""
+    assert not isinstance(job.data, str)
+    loaded = job.data.load()
+    if loaded.checksum != job.checksum:
+        raise InputError(
+            f"the data found here as {job.data!r} are not those of the run (checksum "
+            f"{loaded.checksum:.12}…, not {job.checksum:.12}…): give every worker the same files"
+        )
+    return loaded
+
+
+class InProcess:
+    """One job after another in this process, to debug."""
+
+    def answers(self, jobs: Iterator[Job], limit: float | None) -> Generator[Answers, None, None]:
+        """See :class:`Engine`."""
+        if limit is not None:
+            raise InputError(
+                "a job of this process cannot be ended from outside: leave the time limit out, or "
+                'use engine="local"'
+            )
+        import_module("torch")  # loaded inside, it would start as many threads as there are cores
+        for job in jobs:
+            with threads(1):
+                answer = perform(job)
+            yield [(job, answer)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class DaskEngine:
+    """Worker processes of Dask: a cluster of its own on this machine, or one with an address.
+
+    The own cluster listens on loopback only. It is started when the first job needs it.
+    """
+
+    def __init__(self, workers: int | None = None, *, address: str | None = None) -> None:
+        if find_spec("distributed") is None:
+            raise InputError(
+                f"the engine {address or 'local'} needs Dask: pip install 'fermibose[paper]', or "
+                "use the engine in-process"
+            )
+        self.workers, self.address = workers, address
+        self._open = ExitStack()
+        self._client: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._client = None
+        with _deaf_to_interrupts():
+            self._open.close()
+
+    def answers(self, jobs: Iterator[Job], limit: float | None) -> Generator[Answers, None, None]:
+        """See :class:`Engine`."""
+        first = next(jobs, None)
+        if first is None:
+            return  # nothing to do needs nobody
+        if self._client is None:
+            self._client = self._connect() if self.address else self._start()
+        work = _Work(self, self._client, chain([first], jobs), limit)
+        try:
+            while work.hand_out():
+                answers = work.wait()
+                work.hand_out()  # before the answers are stored: no worker waits for the disk
+                if answers:
+                    yield answers
+        finally:
+            work.cancel()
+
+    def _start(self) -> Any:
+        """A cluster of this machine: as many processes as asked for, one thread each."""
+        import dask
+        from distributed import Client, LocalCluster
+
+        settings = {
+            # A death counts at once, here, where a job that travelled with others is tried alone.
+            "distributed.scheduler.allowed-failures": 0,
+            # A worker has one task at a time: what waits elsewhere does not die with it.
+            "distributed.scheduler.worker-saturation": 1.0,
+            "distributed.nanny.pre-spawn-environ": ONE_THREAD,
+            "distributed.worker.profile.enabled": False,
+        }
+        self._open.enter_context(dask.config.set(settings))
+        self._open.enter_context(_quiet())
+        cluster = LocalCluster(
+            n_workers=self.workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=0,
+            silence_logs=logging.CRITICAL,
+        )
+        self._open.enter_context(cluster)
+        client = self._open.enter_context(Client(cluster, set_as_default=False))
+        client.register_plugin(_deafness())
+        return client
+
+    def _connect(self) -> Any:
+        from distributed import Client
+
+        client: Any = Client.__new__(Client)
+        with ExitStack() as half_made:
+            half_made.callback(client.close)  # or it does so at exit, with a traceback
+            try:
+                client.__init__(self.address, timeout=_PATIENCE, set_as_default=False)
+            except Exception as error:  # of whatever type: another server may answer anything
+                raise InputError(
+                    f"no Dask scheduler answers at {self.address} ({error}): start one with `dask "
+                    f"scheduler` and its workers with `dask worker {self.address} --nthreads 1`"
+                ) from None
+            self._open.push(half_made.pop_all())
+        return client
+
+
+class _Work:
+    """Jobs on their way to the workers of a client, in chunks, and back."""
+
+    def __init__(
+        self, engine: DaskEngine, client: Any, jobs: Iterator[Job], limit: float | None
+    ) -> None:
+        self.engine, self.client, self.jobs, self.limit = engine, client, jobs, limit
+        self.again: list[Job] = []  # whose worker died
+        self.deaths: dict[str, int] = {}
+        self.running: dict[Any, list[Job]] = {}  # by future
+        self.since: dict[str, float] = {}  # when the task with this key was first seen at work
+        self.done: SimpleQueue[Any] = SimpleQueue()
+        self.pace = _CHUNK_SECONDS  # seconds a job, of late
+        self.slots = 0
+        self.looked = self.manned = time.monotonic()
+        self._count_workers()
+
+    def hand_out(self) -> bool:
+        """Give every worker something to do; False if all is done."""
+        while len(self.running) < max(1, self.slots):
+            size = max(1, min(_CHUNK, int(_CHUNK_SECONDS / max(self.pace, 1e-6))))
+            chunk = [self.again.pop()] if self.again else list(islice(self.jobs, size))
+            if not chunk:
+                break
+            future = self.client.submit(_perform_all, chunk, pure=False)
+            self.running[future] = chunk
+            future.add_done_callback(self.done.put)
+        return bool(self.running)
+
+    def wait(self) -> Answers:
+        """Answers that have come; none if a worker died and its jobs are to be tried again."""
+        try:
+            future = self.done.get(timeout=_POLL)
+        except Empty:
+            future = None
+        if time.monotonic() - self.looked > _POLL:
+            self.looked = time.monotonic()
+            self._count_workers()
+            late = self._end_what_takes_too_long()
+            if late:
+                return late
+        if future is None or future not in self.running:
+            return []
+        chunk = self.running.pop(future)
+        if future.status == "finished":
+            return self._finished(chunk, future)
+        if future.status == "error":
+            return self._died(chunk, future.exception())
+        raise self._gone(future.status)  # cancelled or lost, and not by us
+
+    def _finished(self, chunk: list[Job], future: Any) -> Answers:
+        try:
+            answers = future.result()
+        except (OSError, FermiboseError, RuntimeError) as error:
+            raise self._gone(error) from None
+        self.pace = max(answer.seconds for answer in answers)
+        return list(zip(chunk, answers, strict=True))
+
+    def _died(self, chunk: list[Job], problem: Any) -> Answers:
+        """Jobs whose worker died are tried again, each alone; twice, and it is the job's fault."""
+        from distributed import KilledWorker
+
+        if not isinstance(problem, KilledWorker):  # it could not even be asked
+            reason = f"no worker of the cluster managed it: {problem!r}"
+            return [(job, _failed(reason)) for job in chunk]
+        answers = []
+        for job in chunk:
+            self.deaths[job.key] = self.deaths.get(job.key, 0) + 1
+            if self.deaths[job.key] < _ATTEMPTS:
+                self.again.append(job)
+            else:
+                reason = f"{_ATTEMPTS} workers died while computing it"
+                hint = "killed from outside, perhaps for want of memory: use fewer workers"
+                answers.append((job, _failed(f"{reason} ({hint})")))
+        return answers
+
+    def _count_workers(self) -> None:
+        """How many there are now; none for long is an error and not a reason to wait."""
+        try:
+            self.slots = sum(self.client.nthreads().values())
+        except Exception as error:
+            raise self._gone(error) from None
+        if self.slots:
+            self.manned = time.monotonic()
+        elif time.monotonic() - self.manned > _PATIENCE:
+            where = self.engine.address or "local"
+            remedy = f" with `dask worker {where} --nthreads 1`" if self.engine.address else ""
+            raise FermiboseError(
+                f"the Dask scheduler {where} has had no workers for {_PATIENCE:.0f} s: start some"
+                f"{remedy}. {_SAFE.format(' then')}"
+            )
+
+    def _end_what_takes_too_long(self) -> Answers:
+        """Jobs beyond the time limit fail, and their workers are started anew."""
+        if self.limit is None:
+            return []
+        busy = {key: worker for worker, keys in self.client.processing().items() for key in keys}
+        now, answers = time.monotonic(), []
+        for future, chunk in list(self.running.items()):
+            if future.key not in busy:
+                self.since.pop(future.key, None)  # waiting, or back from a worker that died
+                continue
+            if now - self.since.setdefault(future.key, now) <= self.limit * len(chunk):
+                continue
+            del self.running[future]
+            future.cancel()
+            self.client.restart_workers([busy[future.key]], raise_for_error=False)
+            if len(chunk) > 1:  # one of them is the slow one
+                self.again += chunk
+            else:
+                reason = f"it took longer than the time limit of {self.limit:g} s"
+                answers.append((chunk[0], _failed(reason, self.limit)))
+        return answers
+
+    def _gone(self, problem: object) -> FermiboseError:
+        where = self.engine.address or "of this machine"
+        return FermiboseError(
+            f"the Dask cluster {where} is gone ({problem}). {_SAFE.format(' when it is back')}"
+        )
+
+    def cancel(self) -> None:
+        """Give up what is still running."""
+        if self.running and self.client.status == "running":
+            self.client.cancel(list(self.running))
+
+
+def _failed(reason: str, seconds: float = 0.0) -> Answer:
+    """The answer of an engine that could not get one from a worker."""
+    return Answer(None, reason, seconds, versions(), "")
+
+
+def _perform_all(jobs: list[Job]) -> list[Answer]:
+    """What a worker runs. One thread from now on; what a function prints is not our output."""
+    os.environ.update(ONE_THREAD)
+    threadpool_limits(1)
+    if "torch" in sys.modules:  # it may link its libraries statically, out of the limits' reach
+        sys.modules["torch"].set_num_threads(1)
+    with redirect_stdout(sys.stderr):
+        return [perform(job) for job in jobs]
+
+
+def _deafness() -> Any:
+    """Workers are deaf to Ctrl-C: the terminal tells them too, and the driver ends them."""
+    from distributed import WorkerPlugin
+
+    class Deafness(WorkerPlugin):
+        def setup(self, worker: Any) -> None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    return Deafness()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Dask's remarks about workers that die are ours to make."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """While the cluster closes, another Ctrl-C would leave processes behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,165 @@
+"""Running a list of jobs: what is missing is computed, everything is stored as it finishes.
+
+Only the driver, this process, writes the store.
+"""
+
+import signal
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fermibose.checks import number
+from fermibose.errors import InputError
+from fermibose.progress import Advance, progress_bar
+from fermibose_paper.engines import Answers, Engine, engine_named
+from fermibose_paper.job import Job, measurement_of
+from fermibose_paper.store import Row, Store
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves."""
+
+    rows: list[Row]  # one per job, in the order of the jobs
+    computed: int  # jobs that this run has computed; the others were stored already
+    interrupted: bool  # Ctrl-C ended it: some rows have neither a result nor an error
+
+    @property
+    def failures(self) -> list[Row]:
+        """The rows that have an error instead of a result; they are tried again by the next run."""
+        return [row for row in self.rows if row.error is not None]
+
+
+def run(
+    jobs: Iterable[Job],
+    store: Store | str | Path,
+    *,
+    engine: Engine | str = "in-process",
+    time_limit: float | None = None,
+    show: bool | None = None,
+) -> Outcome:
+    """Compute the jobs that have no result in the store yet, each once.
+
+    store: itself or its path. engine: itself or its name, see :func:`engine_named`. time_limit:
+    seconds after which a job counts as failed and its worker is started anew. show: progress bar,
+    see :func:`fermibose.progress.progress_bar`.
+
+    A job that fails is stored with its error and does not stop the others. Ctrl-C ends the workers
+    and returns what there is.
+    """
+    if not isinstance(jobs, Iterable):
+        raise InputError(f"jobs must be a list of jobs, not {jobs!r}")
+    jobs = list(jobs)
+    for job in jobs:
+        if not isinstance(job, Job):
+            raise InputError(f"jobs must be a list of jobs, and one of them is {job!r}")
+    if time_limit is not None:
+        number("time_limit", time_limit, above=0)
+    with ExitStack() as mine:  # an engine that is given stays open for the next run
+        if not isinstance(engine, Engine):
+            engine = mine.enter_context(engine_named(engine))
+        store = store if isinstance(store, Store) else Store(store)
+        return _Run(jobs, store, engine, time_limit).finish(show)
+
+
+class _Run:
+    """One run of a list of jobs: those still to do, and the loop that does them."""
+
+    def __init__(
+        self, jobs: list[Job], store: Store, engine: Engine, time_limit: float | None
+    ) -> None:
+        self.jobs, self.store, self.engine, self.time_limit = jobs, store, engine, time_limit
+        self.rows = {row.key: row for row in store.rows_of(jobs)}
+        missing = {job.key: job for job in reversed(jobs) if self.rows[job.key].result_text is None}
+        self.pending = {job.key: missing[job.key] for job in jobs if job.key in missing}
+        self.computed = self.failed = 0
+        for name in _edited(self.rows.values(), jobs):
+            warnings.warn(
+                f"rows of {name!r} were computed by another text of its function: if what it "
+                "measures has changed, raise its version",
+                stacklevel=4,
+            )
+
+    def finish(self, show: bool | None) -> Outcome:
+        """Compute what is pending."""
+        pending, interrupted = list(self.pending.values()), False
+        try:
+            if pending:
+                self._compute(show)
+        except KeyboardInterrupt:
+            interrupted = True
+        self.rows.update({row.key: row for row in self.store.rows_of(pending)})
+        rows = [self.rows[job.key] for job in self.jobs]
+        return Outcome(rows, self.computed, interrupted)
+
+    def _compute(self, show: bool | None) -> None:
+        with (
+            progress_bar("jobs", len(self.pending), show=show) as advance,
+            _Interrupts() as interrupts,
+            closing(self.engine.answers(self._missing(advance), self.time_limit)) as answers,
+        ):
+            for some in answers:
+                interrupts.heed()  # a function that caught it may have returned half a result
+                with interrupts.held():
+                    self._record(some)
+                advance(len(some), status=f"{self.failed} failed" if self.failed else "")
+
+    def _record(self, answers: Answers) -> None:
+        self.store.record(answers)
+        self.computed += len(answers)
+        self.failed += sum(answer.result is None for _, answer in answers)
+
+    def _missing(self, advance: Advance) -> Iterator[Job]:
+        """The pending jobs, without those that another process has finished meanwhile."""
+        for job in self.pending.values():
+            if self.store.has_result(job):
+                advance()
+            else:
+                yield job
+
+
+def _edited(rows: Iterable[Row], jobs: list[Job]) -> set[str]:
+    """Names of the measurements whose stored results come from another text of the function."""
+    texts = {job.name: measurement_of(job.function).source for job in jobs}
+    return {row.name for row in rows if row.result_text and row.source != texts[row.name]}
+
+
+class _Interrupts:
+    """Ctrl-C during a run: at once while waiting or computing, never in the middle of a row."""
+
+    def __init__(self) -> None:
+        self.pressed = self.holding = False
+        self.before: Any = None
+
+    def __enter__(self) -> "_Interrupts":
+        if threading.current_thread() is threading.main_thread():  # no other hears signals
+            self.before = signal.signal(signal.SIGINT, self._on_press)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGINT, self.before)
+
+    def _on_press(self, signum: int, frame: Any) -> None:
+        self.pressed = True
+        if not self.holding:
+            raise KeyboardInterrupt
+
+    def heed(self) -> None:
+        """Stop here if Ctrl-C was pressed."""
+        if self.pressed:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside, Ctrl-C waits; it takes effect on leaving."""
+        self.holding = True
+        try:
+            yield
+        finally:
+            self.holding = False
+        self.heed()
