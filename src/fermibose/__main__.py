@@ -1,6 +1,10 @@
-"""``python -m fermibose`` is ``fbm``, where the folder of commands is not on the path."""
+"""``python -m fermibose`` is ``fbm``, where the folder of commands is not on the path.
 
-from fermibose.cli import main
+The reproduction of the paper stands beside the library, which does not know it; ``fbm`` is the
+command with both.
+"""
+
+from importlib import import_module
 
 if __name__ == "__main__":
-    main()
+    import_module("fermibose_paper.cli").main()

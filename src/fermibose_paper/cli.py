@@ -1,27 +1,49 @@
-"""``fbm reproduce``: the paper's figures, measured again and held against the published numbers."""
+"""``fbm`` with the commands of the reproduction: ``reproduce`` measures the paper's figures again,
+``report`` tells what was measured in one HTML file.
+"""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from fermibose.cli.options import FolderOption, check_folder, console, say
+from fermibose.cli import (
+    FolderOption,
+    add_command,
+    app,
+    check_file,
+    check_folder,
+    console,
+    main,
+    say,
+)
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from fermibose.paper.scale import Scale
-    from fermibose.paper.verdict import Verdict
-    from fermibose.sweep import Engine, Outcome, Row, Store
+    from fermibose_paper.engines import Engine
+    from fermibose_paper.page import Table
+    from fermibose_paper.run import Outcome
+    from fermibose_paper.scale import Scale
+    from fermibose_paper.store import Row, Store
+    from fermibose_paper.verdict import Verdict
 
 
+__all__ = ["app", "main"]
+
+
+@add_command
 def reproduce(
     figures: Annotated[
         list[str] | None,
-        typer.Argument(help="fig2, instances, fig3, fig4, fig5, rho, beyond or all."),
+        typer.Argument(
+            help="fig2, instances, fig3, fig4, fig5, rho, beyond or all. Or an experiment that "
+            "makes tables: robustness, tuning, published."
+        ),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full/--quick", help="The published grid, or a few points.")
@@ -33,7 +55,7 @@ def reproduce(
         Path | None, typer.Option(help="Results so far (default: results.sqlite in the output).")
     ] = None,
     folder: FolderOption = None,
-    output: Annotated[Path, typer.Option(help="Folder for figures and verdicts.")] = Path(
+    output: Annotated[Path, typer.Option(help="Folder for figures, tables, verdicts.")] = Path(
         "reproduction"
     ),
 ) -> None:
@@ -41,29 +63,30 @@ def reproduce(
 
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
     """
-    from fermibose.paper.figures import FIGURES
-    from fermibose.sweep import Store, engine_named
+    from fermibose_paper.engines import engine_named
+    from fermibose_paper.store import Store
 
     names = _chosen(figures)
-    scale = chosen_scale(full, folder)
-    worker = engine_named(engine)
-    check_folder(output)
-    shelf = Store(store or output / "results.sqlite")
-    verdicts: list[Verdict] = []
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: name the one that has MNIST's IDX files")
+    scale = _chosen_scale(full, folder)
     made: list[str] = []
+    verdicts: list[Verdict] = []
     failures = 0
-    for name in names:
-        outcome = _make(name, scale, shelf, worker, output)
-        failures += len(outcome.failures)
-        made.append(name)
-        found = FIGURES[name].verdicts(outcome.rows, scale)
-        verdicts += found
-        _write(output / "verdicts.json", found, name, scale, outcome.rows)
-        if outcome.interrupted:
-            say("interrupted: figures and verdicts are of what was measured so far")
-            break
-    _print(verdicts)
-    say(f"written to {output}: {', '.join(made)} as png and svg, verdicts.json")
+    with engine_named(engine) as workers:
+        check_folder(output)
+        shelf = Store(store or output / "results.sqlite")
+        for name in names:
+            outcome, judged = _make(name, scale, shelf, workers, output)
+            failures += len(outcome.failures)
+            made.append(name)
+            verdicts += judged
+            if outcome.interrupted:
+                say("interrupted: what is written is of what was measured so far")
+                break
+    if verdicts:
+        _print_verdicts(verdicts)
+    _say_what_is_written(made, output)
     if outcome.interrupted:
         raise typer.Exit(130)
     if failures:
@@ -74,43 +97,103 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def chosen_scale(full: bool, folder: Path | None) -> "Scale":
-    """The scale that the options ask for."""
-    from fermibose.paper import scale as scales
+@add_command
+def report(
+    store: Annotated[Path, typer.Option(help="Results of `fbm reproduce`.")] = Path(
+        "reproduction/results.sqlite"
+    ),
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="The scale that was reproduced.")
+    ] = False,
+    folder: FolderOption = None,
+    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+) -> None:
+    """Write the report: one self-contained page from what `fbm reproduce` has measured.
 
-    if folder is not None and not folder.is_dir():
-        raise InputError(f"there is no folder {folder}: name the one that has MNIST's IDX files")
+    Nothing is computed anew, and no images are read; figures of which less than half is measured
+    are left out. Give the same --quick, --full and --folder as to `fbm reproduce`: they tell which
+    runs to look for.
+    """
+    from fermibose.files import replacing
+    from fermibose_paper.store import Store
+    from fermibose_paper.story import gather, tell
+
+    if not store.exists():
+        raise InputError(f"there is no {store}; run `fbm reproduce` first, or name its --store")
+    scale = _chosen_scale(full, folder)
+    check_file(output)
+    contents = gather(Store(store, create=False), scale)
+    if contents.scarce:
+        few = "; ".join(f"{name}: {runs} runs" for name, runs in contents.scarce.items())
+        say(f"left out, less than half is measured: {few}")
+    _print_runs("damaged, left out", contents.damaged.values())
+    if not contents.chapters:
+        raise InputError(
+            f"{store} holds less than half of the runs of any figure of the {scale.name} scale; "
+            "give the same --quick, --full and --folder as to `fbm reproduce`, or run it first"
+        )
+    with tempfile.TemporaryDirectory() as drafts:
+        page = tell(contents, scale, Path(drafts))
+    with replacing(output) as draft:
+        draft.write_text(page, encoding="utf-8")
+    say(f"written to {output}: {len(page) / 1e6:.1f} MB")
+
+
+def _chosen(names: list[str] | None) -> list[str]:
+    from fermibose_paper.figures import EXPERIMENTS, FIGURES
+
+    if not names:
+        return list(FIGURES)
+    if unknown := [name for name in names if name not in (*FIGURES, *EXPERIMENTS, "all")]:
+        known = ", ".join((*FIGURES, *EXPERIMENTS))
+        raise InputError(f"unknown figure {unknown[0]!r}: choose {known} or all")
+    every = [name for given in names for name in (FIGURES if given == "all" else [given])]
+    return list(dict.fromkeys(every))
+
+
+def _chosen_scale(full: bool, folder: Path | None) -> "Scale":
+    """The scale that the options ask for."""
+    from fermibose_paper import scale as scales
+
     return (scales.full if full else scales.quick)(folder)
 
 
-def _chosen(figures: list[str] | None) -> list[str]:
-    from fermibose.paper.figures import FIGURES
-
-    names = list(FIGURES) if not figures or "all" in figures else list(dict.fromkeys(figures))
-    if unknown := [name for name in names if name not in FIGURES]:
-        raise InputError(f"unknown figure {unknown[0]!r}: choose {', '.join(FIGURES)} or all")
-    return names
-
-
-def _make(name: str, scale: "Scale", store: "Store", engine: "Engine", output: Path) -> "Outcome":
-    """Run what a figure still lacks, and draw it."""
-    from fermibose.paper.figures import FIGURES
+def _make(
+    name: str, scale: "Scale", store: "Store", engine: "Engine", output: Path
+) -> "tuple[Outcome, list[Verdict]]":
+    """Run what a figure or an experiment still lacks; write what it shows, and its verdicts."""
     from fermibose.plotting import save_figure
-    from fermibose.sweep import run
+    from fermibose_paper.figures import EXPERIMENTS, FIGURES
+    from fermibose_paper.run import run
 
-    figure = FIGURES[name]
-    jobs = figure.plan(scale)
-    print_runs("damaged", (row for row in store.rows_of(jobs) if row.damaged))
+    made = FIGURES.get(name) or EXPERIMENTS[name]
+    scale = scale.without_lost(made.plan(scale))
+    jobs = made.plan(scale)
+    _print_runs("damaged", (row for row in store.rows_of(jobs) if row.damaged))
     outcome = run(jobs, store, engine=engine)
     console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
-    print_runs("failed", outcome.failures)
-    drawn = figure.draw(outcome.rows, scale)
-    for suffix in (".png", ".svg"):
-        save_figure(drawn, output / f"{name}{suffix}")
-    return outcome
+    _print_runs("failed", outcome.failures)
+    if name in FIGURES:
+        drawn = FIGURES[name].draw(outcome.rows, scale)
+        for suffix in (".png", ".svg"):
+            save_figure(drawn, output / f"{name}{suffix}")
+    else:
+        _tell_tables(EXPERIMENTS[name].tables(outcome.rows, scale), output / f"{name}.json")
+    verdicts = made.verdicts(outcome.rows, scale)
+    _write_verdicts(output / "verdicts.json", verdicts, name, scale, outcome.rows)
+    return outcome, verdicts
 
 
-def print_runs(what: str, rows: "Iterable[Row]") -> None:
+def _say_what_is_written(made: list[str], output: Path) -> None:
+    from fermibose_paper.figures import FIGURES
+
+    drawn = [name for name in made if name in FIGURES]
+    tables = [f"{name}.json" for name in made if name not in FIGURES]
+    pictures = [f"{', '.join(drawn)} as png and svg"] if drawn else []
+    say(f"written to {output}: {', '.join([*pictures, *tables, 'verdicts.json'])}")
+
+
+def _print_runs(what: str, rows: "Iterable[Row]") -> None:
     """A line for each run that has no result, with the reason, however many lines that has."""
     for row in rows:
         reason = _message(row.error or "").replace("\n", "\n    ")
@@ -127,7 +210,7 @@ def _message(error: str) -> str:
     return "\n".join(lines[frames:])
 
 
-def _write(
+def _write_verdicts(
     path: Path, verdicts: "list[Verdict]", name: str, scale: "Scale", rows: "list[Row]"
 ) -> None:
     """Write the verdicts on a figure; those on others, or of another scale or other data, stay."""
@@ -152,7 +235,28 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return [verdict for verdict in found if isinstance(verdict, dict) and "figure" in verdict]
 
 
-def _print(verdicts: "list[Verdict]") -> None:
+def _tell_tables(tables: "Sequence[Table]", path: Path) -> None:
+    """Print tables, and write them as JSON."""
+    from rich.table import Table as Printed
+
+    from fermibose.files import write_json
+
+    def text(cell: Any) -> str:
+        return cell if isinstance(cell, str) else str(cell.text)
+
+    for table in tables:
+        printed = Printed(*table.head, title=escape(table.caption), title_justify="left")
+        for row in table.rows:
+            printed.add_row(*(escape(text(cell)) for cell in row))
+        console.print(printed)
+    content = [
+        {"caption": t.caption, "head": list(t.head), "rows": [list(map(text, r)) for r in t.rows]}
+        for t in tables
+    ]
+    write_json(path, content)
+
+
+def _print_verdicts(verdicts: "list[Verdict]") -> None:
     from rich.table import Table
 
     table = Table(title="Measured against published", title_justify="left")

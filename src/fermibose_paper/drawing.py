@@ -1,13 +1,13 @@
-"""How the figures of this room look alike: colours of the couplings, bands, marks."""
+"""How the figures of the reproduction look alike: colours of the couplings, bands, marks."""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fermibose.paper.scale import Scale
-from fermibose.paper.series import Series
 from fermibose.plotting import COLOURS
+from fermibose_paper.scale import Scale
+from fermibose_paper.series import Series
 
 COLOUR = {
     "averaged": COLOURS["machine"],

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from fermibose.cavity.figures import draw_inset, draw_methods, mean_and_error
-from fermibose.cavity.measure import measure_representation
-from fermibose.paper.drawing import legend
-from fermibose.paper.instances import instance_job
-from fermibose.paper.scale import Scale
-from fermibose.paper.series import Floats, Run, finished
-from fermibose.paper.theory_curves import curve_job, curve_of, draw_curve
-from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
-from fermibose.sweep import Job, Row, measurement
-from fermibose.theory.curves import SYMBOLS
+from fermibose.statistics import summary
+from fermibose.theory import SYMBOLS, figure_values
+from fermibose_paper.drawing import legend
+from fermibose_paper.job import Job
+from fermibose_paper.scale import Scale, unique
+from fermibose_paper.series import Run, finished
+from fermibose_paper.single import draw_inset, draw_methods, instance_job, measure_outputs
+from fermibose_paper.store import Row
+from fermibose_paper.theory import curve_job, curve_of, draw_curve
+from fermibose_paper.verdict import Verdict, number
 
 DEFAULT = {"alpha": 2.5, "delta": 0.5}  # of the panels against the other parameter
 INSETS = (0.2, 0.7, 1.5)  # Δ
@@ -25,24 +25,18 @@ TOLERANCE = 10.0  # per cent of ε_g, at N = 200
 FEWEST = 3  # instances of which a mean is judged
 
 
-@measurement(version=3)
-def measure_outputs(*, n: int, delta: float, seed: int = 0) -> dict[str, Any]:
-    """Outputs of new inputs for the weights that AMP finds on one instance, α = 2.5."""
-    return measure_representation(n=n, seed=seed, delta=delta)
-
-
 def plan(scale: Scale) -> list[Job]:
     """Three curves of the theory, instances along α and Δ, and the insets."""
-    points = scale.theory_points
-    alphas, deltas = (_values(scale, parameter) for parameter in PANELS)
-    jobs = [
-        curve_job("alpha", _with(np.linspace(0.3, 5**0.5, points) ** 2, alphas)),
-        curve_job("delta", _with(np.linspace(0.1, 1.5, points), deltas)),
-        curve_job("d_f", np.linspace(0, 2, points) ** 2),
-        *_instances(scale),
-        *(Job(measure_outputs, params={"n": 200, "delta": delta}) for delta in INSETS),
-    ]
-    return list({job.key: job for job in jobs}.values())  # both panels have the default point
+    grid = {name: figure_values(name, scale.theory_points) for name in (*PANELS, "d_f")}
+    for name in PANELS:  # the theory is solved where instances are measured
+        grid[name] = np.unique(np.concatenate([grid[name], _values(scale, name)]))
+    return unique(  # both panels have the default point
+        [
+            *(curve_job(name, values) for name, values in grid.items()),
+            *_instances(scale),
+            *(Job(measure_outputs, {"n": 200, "delta": delta}) for delta in INSETS),
+        ]
+    )
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
@@ -80,9 +74,14 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         for quantity, name in (("accuracy", "accuracy"), ("fermion_distance", "D_F²")):
             step = float(np.diff(curve[quantity]).min())
             found.append(
-                Verdict("fig2", f"theory: {name} increases with d_F, least step", step, 0.0, 1e-6,
-                        "at least")
-            )  # fmt: skip
+                Verdict.at_least(
+                    "fig2",
+                    f"theory: {name} increases with d_F, least step",
+                    step,
+                    bound=0.0,
+                    tolerance=1e-6,
+                )
+            )
     return found
 
 
@@ -121,20 +120,29 @@ def _against_theory(
     if curve is None or not runs:
         return
     groups = _deviations(runs, parameter, curve)
-    means = {
-        where: mean_and_error(values) for where, values in groups.items() if len(values) >= FEWEST
-    }
+    means = {where: summary(values) for where, values in groups.items() if len(values) >= FEWEST}
     symbol, many = SYMBOLS[parameter], "s" * (len(groups) > 1)
     claim = f"{name}: ε_g / theory − 1 along {symbol}, means of instances, farthest"
     claim += f" at {len(means)} of {len(groups)} point{many}"
     note = f"{sum(r.result['converged'] for r in runs)} of {len(runs)} instances converged"
     if 2 * len(means) < len(groups):
         note += f"; at fewer than half of the points at least {FEWEST}, too few to judge"
-        yield Verdict("fig2", claim, None, 0.0, TOLERANCE, unit="%", note=note)
+        yield Verdict.near(
+            "fig2", claim, None, expected=0.0, tolerance=TOLERANCE, unit="%", note=note
+        )
         return
-    (n, value), (mean, error) = max(means.items(), key=lambda item: abs(item[1][0]))
+    (n, value), (mean, error, _) = max(means.items(), key=lambda item: abs(item[1].mean))
     note += f"; farthest at N = {n}, {symbol} = {value:g}"
-    yield Verdict("fig2", claim, mean, 0.0, TOLERANCE, error=number(error), unit="%", note=note)
+    yield Verdict.near(
+        "fig2",
+        claim,
+        mean,
+        expected=0.0,
+        tolerance=TOLERANCE,
+        error=number(error),
+        unit="%",
+        note=note,
+    )
 
 
 def _deviations(
@@ -157,8 +165,3 @@ def _values(scale: Scale, parameter: str) -> list[float]:
     for _, _, name, values, _ in scale.instances:
         found |= set(values) if name == parameter else set()
     return sorted(found)
-
-
-def _with(values: Floats, more: Sequence[float]) -> Floats:
-    """Both, increasing: the theory is solved where instances are measured."""
-    return np.unique(np.concatenate([values, more]))

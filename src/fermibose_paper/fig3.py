@@ -7,29 +7,26 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, LABEL, draw_band, legend, published_label
-from fermibose.paper.runs import measure_representation, measure_training
-from fermibose.paper.scale import COUPLINGS, Scale
-from fermibose.paper.series import finished, over_seeds
-from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
-from fermibose.sweep import Job, Row
+from fermibose.statistics import Summary
+from fermibose_paper import published
+from fermibose_paper.drawing import COLOUR, LABEL, draw_band, legend, published_label
+from fermibose_paper.job import Job
+from fermibose_paper.scale import COUPLINGS, Scale
+from fermibose_paper.series import finished, over_seeds
+from fermibose_paper.store import Row
+from fermibose_paper.verdict import Verdict, number
 
 KINDS = (*COUPLINGS, "mlp")
 
 
 def plan(scale: Scale) -> list[Job]:
     """Courses of training at d_F = 0.455 and representations at d_F = 1.2, and those of the MLP."""
-    jobs: list[Job] = []
-    for measure, d_f in (
-        (measure_training, published.TRAJECTORY_D_F),
-        (measure_representation, published.PCA_D_F),
-    ):
-        for coupling in COUPLINGS:
-            jobs += scale.jobs(measure, coupling, [d_f])
-        jobs += scale.jobs(measure, "mlp", [None])
-    return jobs
+    both = (published.TRAJECTORY_D_F, published.PCA_D_F)
+    return [
+        *(job for coupling in COUPLINGS for job in scale.jobs(coupling, both)),
+        *scale.jobs("mlp", [None]),
+    ]
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
@@ -59,10 +56,16 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             off, error = float(np.abs(mean - table[column]).mean()), float(np.mean(error))
             what = quantity.replace("_", " ")
             found.append(
-                Verdict("fig3", f"averaged: mean |difference| of {what} over epochs", off, bound,
-                        0.0, "at most", error=error if np.isfinite(error) else None, unit=unit,
-                        unlike=tested and not scale.published_split)
-            )  # fmt: skip
+                Verdict.at_most(
+                    "fig3",
+                    f"averaged: mean |difference| of {what} over epochs",
+                    off,
+                    bound=bound,
+                    error=number(error),
+                    unit=unit,
+                    unlike=tested and not scale.published_split,
+                )
+            )
     for kind, coupling in (("machine", "averaged"), ("mlp", "mlp")):
         (mean, error, _), (whole, _, _) = (
             over_seeds(rows, f"train_explained{suffix}", scale=100, coupling=coupling)
@@ -70,10 +73,17 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         )
         other = f"of all variance {whole:.1f} %, the other reading of the paper"
         found.append(
-            Verdict("fig3", f"{LABEL[coupling]}: variance on 3 components of the first 20",
-                    number(mean), published.EXPLAINED[kind], 5.0, unit="%", error=number(error),
-                    note=other if np.isfinite(whole) else "")
-        )  # fmt: skip
+            Verdict.near(
+                "fig3",
+                f"{LABEL[coupling]}: variance on 3 components of the first 20",
+                number(mean),
+                expected=published.EXPLAINED[kind],
+                tolerance=5.0,
+                unit="%",
+                error=number(error),
+                note=other if np.isfinite(whole) else "",
+            )
+        )
     return [*found, *_sphere_verdicts(rows)]
 
 
@@ -84,9 +94,13 @@ def _sphere_verdicts(rows: Sequence[Row]) -> list[Verdict]:
         return []
     machine, mlp = (float(np.mean(spread[c])) for c in ("averaged", "mlp"))
     return [
-        Verdict("fig3", "averaged: spread of the radius (std/mean, 3 components) below the MLP's",
-                machine, mlp, 0.0, "at most")
-    ]  # fmt: skip
+        Verdict.at_most(
+            "fig3",
+            "averaged: spread of the radius (std/mean, 3 components) below the MLP's",
+            machine,
+            bound=mlp,
+        )
+    ]
 
 
 def _radius_spread(rows: Sequence[Row], coupling: str) -> list[float]:
@@ -97,7 +111,7 @@ def _radius_spread(rows: Sequence[Row], coupling: str) -> list[float]:
     return spreads
 
 
-def _course(rows: Sequence[Row], quantity: str, coupling: str, factor: float = 1.0) -> Any:
+def _course(rows: Sequence[Row], quantity: str, coupling: str, factor: float = 1.0) -> Summary:
     """Mean, error and spread of a quantity at each epoch, for the runs of panels (a) and (b)."""
     d_f = None if coupling == "mlp" else published.TRAJECTORY_D_F
     return over_seeds(rows, f"{quantity}_per_epoch", scale=factor, coupling=coupling, d_f=d_f)

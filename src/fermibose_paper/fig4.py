@@ -6,23 +6,24 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from fermibose.paper import published
-from fermibose.paper.drawing import COLOUR, draw_series, legend, published_label
-from fermibose.paper.marks import PLATEAU, Marks, marked_points
-from fermibose.paper.runs import measure_robustness, measure_training
-from fermibose.paper.scale import Scale
-from fermibose.paper.series import USUAL_SPREAD, Series, over_seeds, series, typical_error
-from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
-from fermibose.sweep import Job, Row
+from fermibose.statistics import Summary
+from fermibose_paper import published
+from fermibose_paper.drawing import COLOUR, draw_series, legend, published_label
+from fermibose_paper.job import Job
+from fermibose_paper.marks import PLATEAU, Marks, marked_points
+from fermibose_paper.scale import Scale
+from fermibose_paper.series import USUAL_SPREAD, Series, over_seeds, series, typical_error
+from fermibose_paper.store import Row
+from fermibose_paper.verdict import Verdict, number
 
 
 def plan(scale: Scale) -> list[Job]:
     """The averaged coupling on the fine grid, the labelled one on the coarse grid, the MLP."""
     return [
-        *scale.jobs(measure_training, "mlp", [None]),
-        *scale.jobs(measure_training, "averaged", scale.sweep),
-        *scale.jobs(measure_robustness, "labelled", scale.coarse),
+        *scale.jobs("mlp", [None]),
+        *scale.jobs("averaged", scale.sweep),
+        *scale.jobs("labelled", scale.coarse),
     ]
 
 
@@ -59,9 +60,17 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
     mlp, mlp_error, _ = _mlp(rows)
     unlike = not scale.published_split
     found = [
-        Verdict("fig4", "accuracy of the MLP", number(mlp), published.MLP_ACCURACY, 0.7,
-                error=number(mlp_error), unit="%", unlike=unlike)
-    ]  # fmt: skip
+        Verdict.near(
+            "fig4",
+            "accuracy of the MLP",
+            number(mlp),
+            expected=published.MLP_ACCURACY,
+            tolerance=0.7,
+            error=number(mlp_error),
+            unit="%",
+            unlike=unlike,
+        )
+    ]
     averaged, labelled = _accuracy(rows, "averaged"), _accuracy(rows, "labelled")
     if len(averaged.within(*published.COMPARED)) > 5:
         found += _curve_verdicts(averaged, unlike)
@@ -72,11 +81,18 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         marks, noise = _marks(labelled, mlp), _noise(labelled)
         best = int(labelled.mean.argmax())
         found.append(
-            Verdict("fig4", "labelled: one maximum only, the second one rises at most",
-                    marks.dip, 0.0, 3 * (noise or USUAL_SPREAD), "at most", error=noise,
-                    unit="points", unpublished=True,
-                    note=f"best {labelled.mean[best]:.2f} % at d_F = {labelled.x[best]:g}")
-        )  # fmt: skip
+            Verdict.at_most(
+                "fig4",
+                "labelled: one maximum only, the second one rises at most",
+                marks.dip,
+                bound=0.0,
+                tolerance=3 * (noise or USUAL_SPREAD),
+                error=noise,
+                unit="points",
+                unpublished=True,
+                note=f"best {labelled.mean[best]:.2f} % at d_F = {labelled.x[best]:g}",
+            )
+        )
     return found
 
 
@@ -87,13 +103,25 @@ def _curve_verdicts(averaged: Series, unlike: bool) -> list[Verdict]:
     error = float(np.sqrt((compared.error**2).sum())) / max(len(off), 1)
     shape = off - off.mean()
     return [
-        Verdict("fig4", "averaged: mean |difference| from the published accuracy",
-                float(np.abs(off).mean()), 0.6, 0.0, "at most", error=number(error),
-                unit="points", unlike=unlike),
-        Verdict("fig4", "averaged: the same, apart from the mean difference",
-                float(np.abs(shape).mean()), 0.6, 0.0, "at most", error=number(error),
-                unit="points", note=f"mean difference {off.mean():+.2f}"),
-    ]  # fmt: skip
+        Verdict.at_most(
+            "fig4",
+            "averaged: mean |difference| from the published accuracy",
+            float(np.abs(off).mean()),
+            bound=0.6,
+            error=number(error),
+            unit="points",
+            unlike=unlike,
+        ),
+        Verdict.at_most(
+            "fig4",
+            "averaged: the same, apart from the mean difference",
+            float(np.abs(shape).mean()),
+            bound=0.6,
+            error=number(error),
+            unit="points",
+            note=f"mean difference {off.mean():+.2f}",
+        ),
+    ]
 
 
 def _gain_verdicts(averaged: Series, mlp: float, mlp_error: float) -> list[Verdict]:
@@ -105,10 +133,16 @@ def _gain_verdicts(averaged: Series, mlp: float, mlp_error: float) -> list[Verdi
     error = float(np.hypot(averaged.error[best], mlp_error))
     note = f"at d_F = {averaged.x[best]:g}; published {theirs:+.2f}"
     return [
-        Verdict("fig4", "averaged: best accuracy above that of the MLP, by",
-                float(averaged.mean[best]) - mlp, 0.0, 0.0, "at least", error=number(error),
-                unit="points", note=note)
-    ]  # fmt: skip
+        Verdict.at_least(
+            "fig4",
+            "averaged: best accuracy above that of the MLP, by",
+            float(averaged.mean[best]) - mlp,
+            bound=0.0,
+            error=number(error),
+            unit="points",
+            note=note,
+        )
+    ]
 
 
 def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
@@ -120,9 +154,16 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
     ours = _marks(averaged, mlp)
     whole = averaged.x[-1] >= PLATEAU and np.diff(averaged.x).max() < 0.25
     found = [
-        Verdict("fig4", "averaged: depth of the valley V", ours.dip if whole else None, theirs.dip,
-                0.6, unit="points", error=_noise(averaged))
-    ]  # fmt: skip
+        Verdict.near(
+            "fig4",
+            "averaged: depth of the valley V",
+            ours.dip if whole else None,
+            expected=theirs.dip,
+            tolerance=0.6,
+            unit="points",
+            error=_noise(averaged),
+        )
+    ]
     for name, place in theirs.positions().items():
         judged = whole and (np.isfinite(mlp) or name not in ("S1", "S2"))
         least = 0.1 if name == "B1" else 0.03  # where a plateau begins is less sharp than a peak
@@ -130,10 +171,17 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
         note = "as far as the grid can tell" if spacing > least else ""
         mine = getattr(ours, name)
         found.append(
-            Verdict("fig4", f"averaged: position of {name}", mine if judged else None,
-                    place, max(least, spacing), unit="in d_F", absent=judged and mine is None,
-                    note=note if judged else "curve or MLP is not complete")
-        )  # fmt: skip
+            Verdict.near(
+                "fig4",
+                f"averaged: position of {name}",
+                mine if judged else None,
+                expected=place,
+                tolerance=max(least, spacing),
+                unit="in d_F",
+                absent=judged and mine is None,
+                note=note if judged else "curve or MLP is not complete",
+            )
+        )
     return found
 
 
@@ -141,9 +189,13 @@ def _distance_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     fermion = _distance(rows, "averaged", "recorded_fermion_distance").within(*published.COMPARED)
     target = published.at(fermion.x, "recorded_fermion_distance", published.sweep())
     return [
-        Verdict("fig4", "averaged: largest |difference| from the recorded fermion distance",
-                float(np.abs(fermion.mean - target).max()), 0.005, 0.0, "at most")
-    ]  # fmt: skip
+        Verdict.at_most(
+            "fig4",
+            "averaged: largest |difference| from the recorded fermion distance",
+            float(np.abs(fermion.mean - target).max()),
+            bound=0.005,
+        )
+    ]
 
 
 def _accuracy(rows: Sequence[Row], coupling: str) -> Series:
@@ -154,7 +206,7 @@ def _distance(rows: Sequence[Row], coupling: str, quantity: str) -> Series:
     return series(rows, quantity, coupling=coupling)
 
 
-def _mlp(rows: Sequence[Row]) -> tuple[float, float, float]:
+def _mlp(rows: Sequence[Row]) -> Summary:
     return over_seeds(rows, "test_accuracy", scale=100, coupling="mlp")
 
 

@@ -1,27 +1,51 @@
-"""The figures by name; what ``fbm reproduce`` can make."""
+"""What ``fbm reproduce`` can make, by name: figures, and experiments whose outcome is tables."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from matplotlib.figure import Figure
 
-from fermibose.paper import beyond, fig2, fig3, fig4, fig5, instances, rho
-from fermibose.paper.scale import Scale
-from fermibose.paper.verdict import Verdict
-from fermibose.sweep import Job, Row
+from fermibose_paper import (
+    accuracies,
+    beyond,
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    instances,
+    rho,
+    robustness,
+    tuning,
+)
+from fermibose_paper.job import Job
+from fermibose_paper.page import Table
+from fermibose_paper.scale import Scale
+from fermibose_paper.store import Row
+from fermibose_paper.verdict import Verdict
 
 
-class PaperFigure(Protocol):
-    """What the module of a figure offers."""
+class Planned(Protocol):
+    """What every module that can be reproduced offers."""
 
     def plan(self, scale: Scale) -> list[Job]:
-        """The runs it needs."""
+        """The runs it needs; loads no data."""
+
+    def verdicts(self, rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+        """What is reproduced and by how much."""
+
+
+class PaperFigure(Planned, Protocol):
+    """The module of a figure."""
 
     def draw(self, rows: Sequence[Row], scale: Scale) -> Figure:
         """The figure, from the rows of these runs."""
 
-    def verdicts(self, rows: Sequence[Row], scale: Scale) -> list[Verdict]:
-        """What is reproduced and by how much."""
+
+class Experiment(Planned, Protocol):
+    """The module of an experiment."""
+
+    def tables(self, rows: Sequence[Row], scale: Scale) -> list[Table]:
+        """Its tables, from the rows of these runs."""
 
 
 FIGURES: dict[str, PaperFigure] = {
@@ -32,4 +56,9 @@ FIGURES: dict[str, PaperFigure] = {
     "fig5": fig5,
     "rho": rho,
     "beyond": beyond,
+}
+EXPERIMENTS: dict[str, Experiment] = {
+    "robustness": robustness,
+    "tuning": tuning,
+    "published": accuracies,
 }

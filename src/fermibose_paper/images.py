@@ -42,7 +42,7 @@ class _Shared(Dataset):
     """Images that nobody changes, so that their checksum is computed once."""
 
     @cached_property
-    def checksum(self) -> str:  # type: ignore[override]
+    def checksum(self) -> str:
         """See :class:`Dataset`."""
         return super().checksum
 

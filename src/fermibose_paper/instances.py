@@ -6,58 +6,38 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.stats import f as fisher
+from scipy.stats import norm
+from scipy.stats import t as student
 
-from fermibose.cavity.figures import mean_and_error
-from fermibose.cavity.measure import measure_messages, measure_sampling
-from fermibose.paper.agreement import RARE, chance, two_sigma
-from fermibose.paper.drawing import legend
-from fermibose.paper.scale import Scale
-from fermibose.paper.series import Run, finished
-from fermibose.paper.verdict import Sense, Verdict, number
 from fermibose.plotting import COLOURS, canvas
-from fermibose.sweep import Job, Row, measurement
+from fermibose.statistics import summary
 from fermibose.theory import Problem, Solution, solve
+from fermibose_paper.drawing import legend
+from fermibose_paper.job import Job
+from fermibose_paper.scale import Scale, unique
+from fermibose_paper.series import Floats, Run, finished
+from fermibose_paper.single import WALKS, instance_job
+from fermibose_paper.store import Row
+from fermibose_paper.verdict import Verdict, number
 
 POINTS = ((0.5, 50.0), (0.8, 50.0), (1.0, 20.0))  # α, β: replica symmetry is stable
 SAMPLED = POINTS[0]
 QUANTITIES = {"M": "M", "q": "q", "Q": "Q", "generalization_loss": "$ε_g$"}
-WALKS = {"hmc": "tempered sampling", "plain": "plain sampling from w = 1"}
 TOO_FEW = "fewer than three instances converged"
+RARE = float(2 * norm.sf(2))  # how often a Gaussian is off by more than two standard deviations
 HEAD = ("α", "β", "N", "converged", "M", "q", "Q", "ε_g")
-
-
-@measurement(version=3)
-def measure_instance(
-    *, method: str, n: int, alpha: float, delta: float = 0.5, beta: float = 50.0, seed: int = 0
-) -> dict[str, Any]:
-    """One instance by "bp", "amp", tempered sampling ("hmc"), or "plain": HMC from w = 1."""
-    point = {"alpha": alpha, "delta": delta, "beta": beta}
-    if method in WALKS:
-        hot = 5.0 if method == "hmc" else None
-        return measure_sampling(
-            n=n, seed=seed, hottest=hot, aligned=method == "plain", trajectories=1500, warm_up=700,
-            **point,
-        )  # fmt: skip
-    sweeps = 80 if method == "bp" else 500  # of BP each costs as much as a hundred of AMP
-    return measure_messages(method=method, n=n, seed=seed, max_iterations=sweeps, **point)
 
 
 def plan(scale: Scale) -> list[Job]:
     """AMP at every point and size; at one point also both walks, on the same instances."""
     sizes = [("amp", point, n, scale.sized) for point in POINTS for n in scale.sizes]
     walks = [(method, SAMPLED, n, scale.walked) for n in scale.walks for method in ("amp", *WALKS)]
-    jobs = [
+    return unique(
         instance_job(method, n, seed, alpha=alpha, beta=beta)
         for method, (alpha, beta), n, seeds in sizes + walks
         for seed in range(seeds)
-    ]
-    return list({job.key: job for job in jobs}.values())
-
-
-def instance_job(method: str, n: int, seed: int, **point: float) -> Job:
-    """The job of one instance at α and whatever differs from Δ = 0.5, β = 50."""
-    params = {"method": method, "n": n, "delta": 0.5, "beta": 50.0} | point
-    return Job(measure_instance, params=params, seed=seed)
+    )
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
@@ -87,28 +67,44 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         good = [r for r in here if r.result["converged"]]
         where = f"AMP, N = {sizes[-1]}, α = {alpha:g}, β = {beta:g}"
         found.append(
-            Verdict("instances", f"{where}: part that converges", len(good) / len(here), 1.0, 0.1)
+            Verdict.near(
+                "instances",
+                f"{where}: part that converges",
+                len(good) / len(here),
+                expected=1.0,
+                tolerance=0.1,
+            )
         )
         for name in QUANTITIES:
             off, note = None, TOO_FEW
             if len(good) > 2:
-                mean, error = mean_and_error(r.result[name] for r in good)
+                mean, error, _ = summary(r.result[name] for r in good)
                 off = (mean - getattr(theory, name)) / error
                 note = f"{mean:.4f} ± {error:.4f} of {len(good)} instances"
             found.append(
-                Verdict("instances", f"{where}: {name} in standard errors from theory",
-                        off, 0.0, two_sigma(len(good)), note=note)
-            )  # fmt: skip
+                Verdict.near(
+                    "instances",
+                    f"{where}: {name} in standard errors from theory",
+                    off,
+                    expected=0.0,
+                    tolerance=two_sigma(len(good)),
+                    note=note,
+                )
+            )
         together = chance(
             [[r.result[name] for name in QUANTITIES] for r in good],
             [getattr(theory, name) for name in QUANTITIES],
         )
         if together is not None:
             found.append(
-                Verdict("instances", f"{where}: all four together, chance to be as far from theory",
-                        together, RARE, 0.0, "at least",
-                        note=f"Hotelling's test, {len(good)} instances")
-            )  # fmt: skip
+                Verdict.at_least(
+                    "instances",
+                    f"{where}: all four together, chance to be as far from theory",
+                    together,
+                    bound=RARE,
+                    note=f"Hotelling's test, {len(good)} instances",
+                )
+            )
     return found + _walk_verdicts(rows)
 
 
@@ -138,24 +134,26 @@ def _walk_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     above in M.
     """
     found = []
-    cases: tuple[tuple[str, str, float, Sense], ...] = (
-        ("hmc", "M", 0.0, "near"),
-        ("hmc", "q", 0.0, "near"),
-        ("hmc", "Q", 0.0, "near"),
-        ("plain", "M", 0.005, "at least"),
-    )
-    for method, name, expected, sense in cases:
+    for method, name in (("hmc", "M"), ("hmc", "q"), ("hmc", "Q"), ("plain", "M")):
         every = _differences(rows, method, name)
         enough = {n: values for n, values in every.items() if len(values) > 2}
-        if every:
-            n, values = max((enough or every).items())
-            mean, error = mean_and_error(values)
-            tolerance = 0.01 * getattr(_theory(*SAMPLED), name) if sense == "near" else 0.0
-            found.append(
-                Verdict("instances", f"{WALKS[method]}, N = {n}: {name} minus that of AMP",
-                        mean if enough else None, expected, tolerance, sense, error=number(error),
-                        note=f"the same {len(values)} instances" if enough else TOO_FEW)
-            )  # fmt: skip
+        if not every:
+            continue
+        n, values = max((enough or every).items())
+        mean, error, _ = summary(values)
+        claim = f"{WALKS[method]}, N = {n}: {name} minus that of AMP"
+        measured, error = mean if enough else None, number(error)
+        note = f"the same {len(values)} instances" if enough else TOO_FEW
+        if method == "plain":
+            verdict = Verdict.at_least(
+                "instances", claim, measured, bound=0.005, error=error, note=note
+            )
+        else:
+            within = 0.01 * getattr(_theory(*SAMPLED), name)
+            verdict = Verdict.near(
+                "instances", claim, measured, expected=0.0, tolerance=within, error=error, note=note
+            )
+        found.append(verdict)
     return found
 
 
@@ -169,7 +167,7 @@ def _draw_point(panels: Any, rows: Sequence[Row], point: tuple[float, float], co
     for ax, name in zip(panels, QUANTITIES, strict=False):
         exact = getattr(theory, name)
         good = {n: [r[name] for r in group if r["converged"]] for n, group in groups.items()}
-        lines = [(1 / n, *mean_and_error(values)) for n, values in good.items() if values]
+        lines = [(1 / n, *summary(values)[:2]) for n, values in good.items() if values]
         if lines:
             x, mean, error = np.nan_to_num(np.array(lines)).T
             ax.errorbar(x, mean / exact - 1, error / exact, fmt="o-", ms=4, lw=1, capsize=2,
@@ -181,7 +179,7 @@ def _draw_point(panels: Any, rows: Sequence[Row], point: tuple[float, float], co
 def _draw_walks(ax: Any, rows: Sequence[Row]) -> None:
     for (method, name), colour in zip(WALKS.items(), ("fermion", "highlight"), strict=True):
         lines = [
-            (1 / n, *mean_and_error(v)) for n, v in sorted(_differences(rows, method, "M").items())
+            (1 / n, *summary(v)[:2]) for n, v in sorted(_differences(rows, method, "M").items())
         ]
         if lines:
             x, mean, error = np.nan_to_num(np.array(lines)).T
@@ -218,5 +216,31 @@ def _theory(alpha: float, beta: float) -> Solution:
 
 
 def _cell(values: Iterable[float]) -> str:
-    mean, error = mean_and_error(values)
+    mean, error, _ = summary(values)
     return f"{mean:.4f}" if np.isnan(error) else f"{mean:.4f} ± {error:.4f}"
+
+
+def two_sigma(instances: int) -> float:
+    """Standard errors that a mean exceeds as rarely as a Gaussian exceeds two of its own.
+
+    Few instances give an uncertain error (Student's distribution); 20 make it 2.1.
+    """
+    return float(student.isf(RARE / 2, max(instances - 1, 1)))
+
+
+def chance(values: Sequence[Sequence[float]], expected: Sequence[float]) -> float | None:
+    r"""How often n instances of k quantities would miss their true means by as much or more.
+
+    Hotelling's test: T² = n·dᵀS⁻¹d with d the mean deviation and S the covariance over instances;
+    (n − k)/(k(n − 1))·T² has Fisher's distribution with k and n − k degrees of freedom. One number
+    for quantities that are correlated, of which some one would often be off. None if instances are
+    too few (n < k + 2) or a quantity follows from the others.
+    """
+    sample: Floats = np.array(values, dtype=float).reshape(len(values), len(expected))
+    n, k = sample.shape
+    spread = np.atleast_2d(np.cov(sample.T)) if n >= k + 2 else np.zeros((k, k))
+    if np.linalg.matrix_rank(spread) < k:
+        return None
+    off = sample.mean(0) - np.asarray(expected)
+    squared = n * off @ np.linalg.solve(spread, off)
+    return float(fisher.sf(squared * (n - k) / (k * (n - 1)), k, n - k))

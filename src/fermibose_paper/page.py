@@ -1,14 +1,14 @@
-"""The page: sections made of paragraphs, pictures and tables, rendered to one HTML file.
+"""The page: sections made of paragraphs, pictures, charts and tables, rendered to one HTML file.
 
 Everything is inside the file (style, pictures, scripts): it needs no network, now or later.
 """
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -114,6 +114,76 @@ class Section:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
+class Line(NamedTuple):
+    """One curve: its points with error bars (if any), and its colour."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    error: Sequence[float]
+    colour: str
+
+
+def charts_available() -> bool:
+    """Whether plotly is installed; without it the page has its still pictures only."""
+    try:
+        import plotly  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def chart_script() -> str:
+    """Plotly's own JavaScript, whole."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def chart(
+    name: str,
+    lines: Mapping[str, Line],
+    *,
+    x_label: str,
+    y_label: str,
+    y_range: tuple[float, float],
+    alt: str,
+) -> Interactive:
+    """Curves whose values can be read off under the pointer; a click in the legend hides one.
+
+    name: identifies the chart in its page, and makes the same chart the same bytes.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for label, line in lines.items():
+        figure.add_scatter(
+            x=list(line.x),
+            y=list(line.y),
+            error_y={"array": list(line.error), "thickness": 1, "width": 0},
+            name=label,
+            mode="lines+markers",
+            marker={"size": 4},
+            line={"color": line.colour, "width": 1.8},
+            hovertemplate="%{y:.2f}",
+        )
+    figure.update_layout(
+        template="plotly_white",
+        hovermode="x unified",
+        margin={"l": 55, "r": 10, "t": 10, "b": 50},
+        legend={"orientation": "h", "y": 1.12},
+        xaxis_title=x_label,
+        yaxis={"title": y_label, "range": y_range},
+        height=420,
+    )
+    html = figure.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        div_id=name,
+        config={"displaylogo": False, "responsive": True, "displayModeBar": False},
+    )
+    return Interactive(html, alt)
+
+
 def render(
     title: str,
     lead: str,
@@ -125,7 +195,7 @@ def render(
 ) -> str:
     """The whole page. script: JavaScript that interactive figures need."""
     environment = Environment(
-        loader=PackageLoader("fermibose.report", "."), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("fermibose_paper", "."), autoescape=True, undefined=StrictUndefined
     )
     environment.tests["badge"] = lambda cell: isinstance(cell, Badge)
     content: dict[str, Any] = {

@@ -1,89 +1,215 @@
-"""The measured robustness of all methods: results of ``benchmarks/robustness.py``, as tables."""
+"""Robustness of everything: the machine and fair baselines under the same attacks.
 
-import json
-from collections.abc import Iterable, Iterator
+All learn the paper's 1000 images and are attacked on the first 100 test images of each class:
+areas, PGD, and AutoAttack where a known number is checked, on all 1000. AutoAttack on every method
+takes hours, so it gives each seed another tenth of them (10 of each class): the mean over 5 seeds
+covers 500 images, and its error bar holds both the spread of seeds and that of images. PGD on the
+same images is recorded beside it.
+"""
+
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-SEEDS = range(5)
+from fermibose.statistics import summary
+from fermibose_paper.attacked import CERTIFIED, Norm, measure_robustness
+from fermibose_paper.images import Images
+from fermibose_paper.job import Job
+from fermibose_paper.lines import read_lines
+from fermibose_paper.methods import COMPARED, METHODS, is_random
+from fermibose_paper.page import Badge, Table
+from fermibose_paper.scale import Scale
+from fermibose_paper.series import finished
+from fermibose_paper.store import Row
+from fermibose_paper.verdict import Verdict
+
+Results = dict[int, dict[str, Any]]  # of one method, by seed
+
+# d_F marked in the paper's figures, where areas are published.
+MARKED = (0.09, 0.2, 0.375, 0.465, 0.8, 0.9, 1.0, 1.1, 1.2)
+PROVED = (*COMPARED, "machine, averaged, d_F 0.465")
+SAMPLE = (*COMPARED, "kernel ridge")
 STRENGTHS = {"linf 0.05": "ℓ∞ 0.05", "linf 0.1": "ℓ∞ 0.1", "linf 0.2": "ℓ∞ 0.2", "l2 1.0": "ℓ2 1.0"}
+ATTACKS = {"fgsm": "FGSM", "noise": "noise"}
 HEAD = ("method", "clean", *STRENGTHS.values(), "noise area", "seeds")
+STAGES = {
+    "auto": "AutoAttack (standard), accuracy in %, mean ± standard error over seeds",
+    "pgd": "PGD with 40 steps on the first {images} test images of each class, accuracy in %",
+}
 
 
-def shipped() -> dict[str, Any]:
+def plan(scale: Scale) -> list[Job]:
+    """Every method with every seed, and the trainings whose areas are published.
+
+    Of a sample three methods with one seed, on ten images of each class.
+    """
+    seeds = range(1 if scale.sample else scale.seeds)
+    data = Images(scale.dataset, folder=scale.folder)
+    jobs = []
+    for seed in seeds:
+        for name in SAMPLE if scale.sample else METHODS:
+            also = _looks(name, seed)
+            if scale.sample:
+                also = [look for look in also if look not in ("audit", "auto all")]
+            params: dict[str, Any] = {"method": METHODS[name], "dataset": scale.dataset}
+            params |= {"per_class": 10 if scale.sample else 100, "also": also}
+            jobs.append(Job(measure_robustness, params, seed, data))
+    if not scale.sample:
+        jobs += [*scale.jobs("mlp", [None]), *scale.jobs("averaged", MARKED)]
+    return jobs
+
+
+def _looks(name: str, seed: int) -> list[str]:
+    """What is looked at of a method with a seed, sorted."""
+    wanted = {
+        "areas": seed == 0 or is_random(METHODS[name]),
+        "audit": name in COMPARED,
+        "auto": True,
+        "auto all": name in COMPARED,
+        "certificate": seed == 0 and name in PROVED,
+        "pgd": seed == 0 or is_random(METHODS[name]),
+    }
+    return [look for look, asked in wanted.items() if asked]
+
+
+def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+    """None: nothing of this is published, but for the areas, which are in Fig. 5."""
+    return []
+
+
+def tables(rows: Sequence[Row], scale: Scale) -> list[Table]:
+    """Both attacks on all methods, and whatever else was measured."""
+    images = 10 if scale.sample else 100
+    found = [
+        *(Table(HEAD, [*table(rows, s)], STAGES[s].format(images=images)) for s in STAGES),
+        _pgd_beside_auto(rows),
+        _published_nets(rows),
+        _comparison(rows),
+        audits(rows),
+        *(_certificates(rows, norm) for norm in CERTIFIED),
+    ]
+    return [each for each in found if each.rows]
+
+
+def shipped() -> list[Row]:
     """The results that travel with the package."""
-    file = resources.files("fermibose.report") / "measured" / "robustness.json"
-    results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return results
+    file = resources.files("fermibose_paper") / "measured" / "robustness.jsonl"
+    return read_lines(file.read_text(encoding="utf-8"))
 
 
-def collect(results: dict[str, Any], *parts: str) -> list[Any]:
-    """Results whose key starts with the parts."""
-    return [value for key, value in results.items() if key.split(" | ")[: len(parts)] == [*parts]]
+def by_method(rows: Sequence[Row]) -> dict[str, Results]:
+    """The results of every method that was measured, in the order of METHODS."""
+    found: dict[str, Results] = {}
+    for name, method in METHODS.items():
+        runs = [r for r in rows if r.name == "robustness" and r.params["method"] == method]
+        results = {run.seed: run.result for run in runs if run.result is not None}
+        if results:
+            found[name] = results
+    return found
 
 
-def mean_error(values: Iterable[float]) -> str:
-    """Mean ± standard error of fractions, in percent; of one value the value alone."""
-    percent = [100 * value for value in values]
-    if len(percent) == 1:
-        return f"{percent[0]:.1f}"
-    return f"{np.mean(percent):.1f} ± {np.std(percent, ddof=1) / len(percent) ** 0.5:.1f}"
-
-
-def methods(results: dict[str, Any]) -> list[str]:
-    """The methods under PGD, in the order in which they were measured first."""
-    return list(dict.fromkeys(key.split(" | ")[1] for key in results if key.startswith("pgd | ")))
-
-
-def complete(results: dict[str, Any], stage: str) -> set[str]:
+def complete(rows: Sequence[Row], stage: str) -> list[int]:
     """The seeds for which every method met every threat; an unfinished seed is not reported.
 
     Methods without randomness have one seed under PGD, which counts for all.
     """
-    every = methods(results)
+    every = by_method(rows)
 
-    def met(method: str, threat: str, seed: int) -> bool:
-        found = collect(results, stage, method, threat)
-        once = stage == "pgd" and len(found) == 1
-        return once or bool(collect(results, stage, method, threat, f"seed {seed}"))
+    def met(results: Results, seed: int) -> bool:
+        done = [
+            s for s, result in results.items() if STRENGTHS.keys() <= result.get(stage, {}).keys()
+        ]
+        return seed in done or (stage == "pgd" and len(done) == 1)
 
-    return {
-        f"seed {seed}"
-        for seed in SEEDS
-        if all(met(method, threat, seed) for method in every for threat in STRENGTHS)
-    }
+    seeds = sorted({seed for results in every.values() for seed in results})
+    return [seed for seed in seeds if all(met(results, seed) for results in every.values())]
 
 
-def table(results: dict[str, Any], stage: str) -> Iterator[tuple[str, ...]]:
-    """Rows under HEAD, in percent. stage: "pgd", or "table" for AutoAttack."""
-    seeds = complete(results, stage)
-    for method in methods(results):
-        areas = collect(results, "areas", method)
-        robust = [_by_seed(results, stage, method, threat, seeds) for threat in STRENGTHS]
+def table(rows: Sequence[Row], stage: str) -> Iterator[tuple[str, ...]]:
+    """Rows under HEAD, in percent. stage: "pgd", or "auto" for AutoAttack."""
+    seeds = complete(rows, stage)
+    for name, results in by_method(rows).items():
+        learnt = [result for result in results.values() if "areas" in result]
+        attacked = [results[seed][stage] for seed in seeds if stage in results.get(seed, {})]
+        robust = [
+            [found[threat]["robust"] if stage == "auto" else found[threat] for found in attacked]
+            for threat in STRENGTHS
+        ]
         yield (
-            method,
-            mean_error(row["clean_4000"] for row in areas),
-            *(mean_error(values) for values in robust),
-            mean_error(row["noise_area"] / 100 for row in areas),
-            str(len(robust[0])),
+            name,
+            str(summary((result["clean"] for result in learnt), scale=100)),
+            *(str(summary(values, scale=100)) for values in robust),
+            str(summary(result["areas"]["noise_area"] for result in learnt)),
+            str(len(attacked)),
         )
 
 
-def audits(results: dict[str, Any]) -> list[tuple[str, str, bool, str]]:
-    """Net, seed, whether its robust accuracy is established, and the verdict, of every audit."""
-    found = []
-    for key, row in results.items():
-        if key.startswith("audit | "):
-            _, method, seed = key.split(" | ")
-            found.append((method, seed.removeprefix("seed "), row["established"], row["verdict"]))
-    return found
+def audits(rows: Sequence[Row]) -> Table:
+    """Whether the robust accuracy of a net is established, and the evidence."""
+    lines = [
+        (_badge(result["audit"]["established"]), name, str(seed), result["audit"]["verdict"])
+        for name, results in by_method(rows).items()
+        for seed, result in results.items()
+        if "audit" in result
+    ]
+    return Table(("verdict", "net", "seed", "evidence"), lines, "The audit", stack=True)
 
 
-def _by_seed(
-    results: dict[str, Any], stage: str, method: str, threat: str, seeds: set[str]
-) -> list[float]:
-    """Robust accuracy of each seed; several blocks of images of a seed are averaged first."""
-    found = [collect(results, stage, method, threat, seed) for seed in sorted(seeds)]
-    return [float(np.mean([row["robust"] for row in rows])) for rows in found if rows]
+def _badge(established: bool) -> Badge:
+    return Badge("established" if established else "not established", established)
+
+
+def _pgd_beside_auto(rows: Sequence[Row]) -> Table:
+    paired = [
+        found
+        for results in by_method(rows).values()
+        for result in results.values()
+        for found in result.get("auto", {}).values()
+    ]
+    gaps = [100 * (found["pgd"] - found["robust"]) for found in paired]
+    flags = sorted({flag for found in paired for flag in found["flags"]})
+    told = ", ".join(flags) or "none"
+    lines = [(str(len(gaps)), f"{np.mean(gaps):.2f}", f"{max(gaps):.0f}", told)] if gaps else []
+    caption = "PGD minus AutoAttack on the same images, in points"
+    return Table(("runs", "mean", "largest", "flags"), lines, caption)
+
+
+def _published_nets(rows: Sequence[Row]) -> Table:
+    """The nets of which the paper publishes areas."""
+    lines = []
+    for d_f in (None, *MARKED):
+        chosen = {"coupling": "mlp" if d_f is None else "averaged", "d_f": d_f}
+        runs = [run.result for run in finished(rows, "fgsm_area", **chosen)]
+        if runs:
+            clean = summary((result["fgsm_curve"][0] for result in runs), scale=100)
+            areas = (summary(result[f"{kind}_area"] for result in runs) for kind in ATTACKS)
+            cells = (f"{mean:.2f} ± {error:.2f}" for mean, error, _ in areas)
+            lines.append(("MLP" if d_f is None else f"averaged, d_F {d_f:g}", str(clean), *cells))
+    head = ("net", "clean", *(f"{name} area" for name in ATTACKS.values()))
+    return Table(head, lines, "The nets of which areas are published")
+
+
+def _comparison(rows: Sequence[Row]) -> Table:
+    """The two nets of the paper's comparison under AutoAttack."""
+    lines = []
+    for name in COMPARED:
+        results = by_method(rows).get(name, {}).values()
+        whole = [result["auto all"] for result in results if "auto all" in result]
+        if whole:
+            cells = (str(summary((w[k] for w in whole), scale=100)) for k in ("clean", "robust"))
+            lines.append((name, *cells, str(len(whole))))
+    return Table(("net", "clean", "AutoAttack ℓ∞ 0.1", "seeds"), lines, "The paper's comparison")
+
+
+def _certificates(rows: Sequence[Row], norm: Norm) -> Table:
+    lines = []
+    for name, results in by_method(rows).items():
+        for result in results.values():
+            if "certificate" in result:
+                parts = result["certificate"][norm]
+                pairs = zip(parts["certified"], parts["pgd"], strict=True)
+                lines.append((name, *(f"{100 * a:.1f} / {100 * b:.1f}" for a, b in pairs)))
+    head = ("net", *(f"{norm} {e:g}" for e in CERTIFIED[norm]))
+    return Table(head, lines, "Certified accuracy / accuracy under PGD, in %")

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fermibose.errors import FermiboseError
 from fermibose_paper import published
 from fermibose_paper.images import Images
 from fermibose_paper.job import Job
@@ -42,6 +43,8 @@ class Scale:
     variations: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     # Data that cannot be loaded, and why: what a reproduction has to leave out
     lost: dict[str, str] = field(default_factory=dict)
+    # Of the experiments beside the figures a few examples only
+    sample: bool = True
 
     @property
     def published_split(self) -> bool:
@@ -75,7 +78,7 @@ class Scale:
         if imbalance != 1:
             changed["imbalance"] = imbalance
         varied = bool(changed) or dataset != self.dataset
-        params = {"coupling": coupling, "d_f": d_f, "dataset": dataset}
+        params: dict[str, Any] = {"coupling": coupling, "d_f": d_f, "dataset": dataset}
         params |= {"hidden": self.hidden, "epochs": self.epochs} | changed
         params["also"] = ["courses"] if varied else self._looks(coupling, d_f, seed)
         data = Images(dataset, per_class, imbalance, self.folder_of(dataset))
@@ -87,6 +90,17 @@ class Scale:
         for seed in range(self.seeds):
             for value in values:
                 yield self.job(coupling, value, seed, **changed)
+
+    def without_lost(self, jobs: Iterable[Job]) -> "Scale":
+        """The same, knowing which data other than its own, of these jobs, cannot be loaded."""
+        lost = {}
+        for images in {job.data for job in jobs if isinstance(job.data, Images)}:
+            if images.dataset != self.dataset:
+                try:
+                    images.load()
+                except (FermiboseError, OSError) as error:
+                    lost[images.dataset] = str(error)
+        return replace(self, lost=lost)
 
     def _looks(self, coupling: str, d_f: float | None, seed: int) -> list[str]:
         """What any of the figures wants to know of a net with the paper's settings, sorted."""
@@ -132,6 +146,7 @@ def full(folder: str | os.PathLike[str] | None = None) -> Scale:
     """As published: d_F = 0, 0.005, …, 1.2, five seeds, MNIST from a folder."""
     return Scale(
         "full",
+        sample=False,
         dataset="mnist",
         folder=None if folder is None else os.fspath(folder),
         sweep=tuple(k / 200 for k in range(241)),

@@ -74,9 +74,7 @@ def series(
     return Series(x, mean, error, spread, max(counts), min(counts))
 
 
-def over_seeds(
-    rows: Iterable[Row], quantity: str, *, scale: float = 1.0, **params: Any
-) -> Summary:
+def over_seeds(rows: Iterable[Row], quantity: str, *, scale: float = 1.0, **params: Any) -> Summary:
     """Mean, standard error and spread over seeds of all rows with these parameters."""
     runs = {row.seed: row.result[quantity] for row in finished(rows, quantity, **params)}
     return summary(runs.values(), scale=scale)

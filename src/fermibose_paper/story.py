@@ -6,18 +6,29 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from fermibose.errors import FermiboseError
-from fermibose.paper import instances
-from fermibose.paper.errata import ERRATA
-from fermibose.paper.figures import FIGURES
-from fermibose.paper.scale import Scale
-from fermibose.paper.verdict import Verdict
 from fermibose.plotting import save_figure
-from fermibose.report import interactive, robustness
-from fermibose.report.charts import charts_of
-from fermibose.report.page import Badge, Interactive, Picture, Section, Table, Text, render
-from fermibose.report.texts import ABOUT, ATTACKS, LEAD, MACHINE
-from fermibose.sweep import Row, Store
+from fermibose_paper import instances, published, robustness
+from fermibose_paper.drawing import COLOUR, published_label
+from fermibose_paper.errata import ERRATA
+from fermibose_paper.figures import FIGURES
+from fermibose_paper.page import (
+    Badge,
+    Interactive,
+    Line,
+    Picture,
+    Section,
+    Table,
+    Text,
+    chart,
+    chart_script,
+    charts_available,
+    render,
+)
+from fermibose_paper.scale import Scale
+from fermibose_paper.series import series
+from fermibose_paper.store import Row, Store
+from fermibose_paper.texts import ABOUT, ATTACKS, LEAD, MACHINE
+from fermibose_paper.verdict import Verdict
 
 
 class Chapter(NamedTuple):
@@ -36,22 +47,17 @@ class Contents(NamedTuple):
     chapters: list[Chapter]  # the figures of which it holds at least half of the runs
     scarce: dict[str, str]  # figures of which it holds fewer, "3 of 54": others share these runs
     damaged: dict[str, Row]  # by key: figures share runs
-    unknown: dict[str, str]  # figures whose data cannot be loaded, and why
 
 
 def gather(store: Store, scale: Scale) -> Contents:
-    """Look for the runs of every figure. A run is known by a hash of its data, among others.
+    """Look for the runs of every figure, by name and parameters: no data are needed.
 
     A figure is told if at least half of its runs are there; fewer may all be another figure's.
     """
-    contents = Contents([], {}, {}, {})
+    contents = Contents([], {}, {})
     for name, figure in FIGURES.items():
-        try:
-            jobs = figure.plan(scale)
-        except (FermiboseError, OSError) as error:
-            contents.unknown[name] = str(error)
-            continue
-        rows = store.rows_of(jobs)
+        jobs = figure.plan(scale)
+        rows = store.select(jobs)
         contents.damaged.update({row.key: row for row in rows if row.damaged})
         rows = [row for row in rows if row.result is not None]
         runs, whole = f"{len(rows)} of {len(jobs)}", len(rows) == len(jobs)
@@ -65,7 +71,7 @@ def gather(store: Store, scale: Scale) -> Contents:
 
 def tell(contents: Contents, scale: Scale, folder: Path) -> str:
     """The page; pictures are drawn into ``folder`` on the way."""
-    found, living = contents.chapters, interactive.available()
+    found, living = contents.chapters, charts_available()
     sections = [
         Section("What the machine is", [Text(paragraph) for paragraph in MACHINE]),
         Section("Verdicts at a glance", [_overview(contents)]),
@@ -83,7 +89,7 @@ def tell(contents: Contents, scale: Scale, folder: Path) -> str:
         sections,
         closing="Written by fermibose. The figures and their verdicts were computed from the runs "
         "counted above; the robustness tables travel with the package and say how they were made.",
-        script=interactive.script() if living else "",
+        script=chart_script() if living else "",
     )
 
 
@@ -100,9 +106,8 @@ def _overview(contents: Contents) -> Table:
                 chapter.runs.replace(" ", "\N{NO-BREAK SPACE}"),
             )
         )
-    absent = {name: f"{runs}: left out" for name, runs in contents.scarce.items()}
-    absent |= dict.fromkeys(contents.unknown, "unknown: no data")
-    rows += [(ABOUT[n].title, "—", "—", "—", absent[n]) for n in FIGURES if n in absent]
+    for name, runs in contents.scarce.items():
+        rows.append((ABOUT[name].title, "—", "—", "—", f"{runs}: left out"))
     return Table(("", "claims that hold", "that do not", "not judged", "runs"), rows)
 
 
@@ -116,11 +121,67 @@ def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: boo
         Picture(path, about.alt, about.caption),
     ]
     if living:
-        blocks += charts_of(chapter.name, chapter.rows, scale)
+        blocks += _charts_of(chapter.name, chapter.rows, scale)
     if chapter.name == "instances":
         lines = instances.table(chapter.rows)
         blocks.append(Table(instances.HEAD, lines, "AMP: mean ± standard error where it converged"))
     return Section(about.title, [*blocks, verdict_table(chapter.verdicts)])
+
+
+def _charts_of(name: str, rows: Sequence[Row], scale: Scale) -> list[Interactive]:
+    """The charts of a figure; most have none."""
+    if name == "fig4":
+        return [_accuracy_chart(rows, scale)]
+    if name == "fig5":
+        return [_area_chart(rows, scale)]
+    return []
+
+
+def _accuracy_chart(rows: Sequence[Row], scale: Scale) -> Interactive:
+    table = published.sweep()
+    lines = {
+        published_label(scale): Line(
+            table["d_F"].tolist(),
+            table["test_accuracy_percent"].tolist(),
+            (table["test_accuracy_std"] / 5**0.5).tolist(),
+            COLOUR["published"],
+        ),
+        "averaged": _line(rows, "test_accuracy", "averaged", 100),
+        "labelled": _line(rows, "test_accuracy", "labelled", 100),
+    }
+    return chart(
+        "accuracy-chart",
+        lines,
+        x_label="d<sub>F</sub>",
+        y_label="test accuracy (%)",
+        y_range=(76, 1 + max(max(line.y, default=0) for line in lines.values())),
+        alt="Interactive: test accuracy against d_F, published, averaged and labelled coupling.",
+    )
+
+
+def _area_chart(rows: Sequence[Row], scale: Scale) -> Interactive:
+    table = published.areas()
+    lines = {
+        published_label(scale, "averaged"): Line(
+            table["d_F"].tolist(), table["fgsm_area"].tolist(), [], COLOUR["published"]
+        ),
+        "averaged": _line(rows, "fgsm_area", "averaged"),
+        "labelled": _line(rows, "fgsm_area", "labelled"),
+    }
+    return chart(
+        "area-chart",
+        lines,
+        x_label="d<sub>F</sub>",
+        y_label="area under the FGSM curve",
+        y_range=(0, 22),
+        alt="Interactive: robustness area under FGSM against d_F for both couplings.",
+    )
+
+
+def _line(rows: Sequence[Row], quantity: str, coupling: str, scale: float = 1) -> Line:
+    found = series(rows, quantity, scale=scale, coupling=coupling)
+    errors = found.error.tolist() if found.seeds > 1 else []
+    return Line(found.x.tolist(), found.mean.tolist(), errors, COLOUR[coupling])
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
@@ -138,23 +199,15 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def _robustness_section() -> Section:
-    results = robustness.shipped()
-    blocks: list[Text | Table] = [Text(paragraph) for paragraph in ATTACKS]
-    if versions := results.get("versions"):
-        blocks.append(_computed_with(versions.items()))
-    for stage, caption in (
-        ("table", "AutoAttack (standard), accuracy in %, mean ± standard error over seeds"),
-        ("pgd", "PGD with 40 steps on the first 100 test images of each class, accuracy in %"),
-    ):
-        blocks.append(Table(robustness.HEAD, list(robustness.table(results, stage)), caption))
-    verdicts = [
-        (Badge("established" if good else "not established", good), method, seed, text)
-        for method, seed, good, text in robustness.audits(results)
+    rows = robustness.shipped()
+    versions = {item for row in rows for item in row.versions.items()}
+    blocks = [*map(Text, ATTACKS), _computed_with(versions)]
+    tables = [
+        Table(robustness.HEAD, list(robustness.table(rows, stage)), caption.format(images=100))
+        for stage, caption in robustness.STAGES.items()
     ]
-    if verdicts:
-        head = ("verdict", "net", "seed", "evidence")
-        blocks.append(Table(head, verdicts, "The audit", stack=True))
-    return Section("Robustness of everything", blocks)
+    tables.append(robustness.audits(rows))
+    return Section("Robustness of everything", [*blocks, *(t for t in tables if t.rows)])
 
 
 def _errata_section() -> Section:

@@ -36,9 +36,11 @@ ATTACKS = (
     "each seed other images, so its error bars hold the spread of seeds and of images. All methods "
     "learn from the same 1000 images. The machine as printed is far more robust than the MLP of "
     "its shape, but kernels on pixels and adversarial training beat it.",
-    "The tables of this section travel with the package. Their nets were trained with the same "
-    "settings by an earlier state of the training code: of the same distribution, but not the same "
-    "nets bit for bit, so their clean accuracies differ slightly from those of the figures above.",
+    Markup(
+        "The tables of this section travel with the package: they are of the published split, "
+        "whatever the figures above are of. Each of their rows names its parameters, seed, data "
+        "and versions; <code>fbm reproduce robustness --full</code> measures them anew."
+    ),
 )
 
 

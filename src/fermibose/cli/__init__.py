@@ -2,7 +2,8 @@
 
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -14,11 +15,22 @@ from fermibose.cli.audit import audit
 from fermibose.cli.cavity import cavity
 from fermibose.cli.demo import demo
 from fermibose.cli.evaluate import evaluate
-from fermibose.cli.report import report
-from fermibose.cli.reproduce import reproduce
+from fermibose.cli.options import FolderOption, check_file, check_folder, console, say
 from fermibose.cli.theory import theory
 from fermibose.cli.train import train
 from fermibose.errors import FermiboseError
+
+__all__ = [
+    "FolderOption",
+    "add_command",
+    "app",
+    "check_file",
+    "check_folder",
+    "console",
+    "main",
+    "say",
+]
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Commands(TyperGroup):
@@ -40,14 +52,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+def add_command(command: _Command) -> _Command:
+    """Add a function to the commands of ``fbm``: for a package that stands beside the library."""
+    return app.command()(command)
+
+
 app.command()(demo)
 app.command()(train)
 app.command()(evaluate)
 app.command()(attack)
 app.command()(audit)
 app.command()(theory)
-app.command()(report)
-app.command()(reproduce)
 app.command()(cavity)
 
 

@@ -1,1 +1,0 @@
-"""The report: one self-contained HTML file that tells the whole story."""
