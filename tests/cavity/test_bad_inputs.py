@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+from fermibose.cavity.measure import measure_messages
 
 from fermibose import checks
 from fermibose.cavity import (
@@ -18,7 +19,6 @@ from fermibose.cavity import (
     state_evolution,
 )
 from fermibose.cavity.lattice import LatticeError, check_size
-from fermibose.cavity.measure import measure_messages
 from fermibose.errors import InputError
 from fermibose.theory import Problem
 

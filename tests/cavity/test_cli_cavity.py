@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fermibose.cavity.measure import measure_messages, measure_representation, measure_sampling
 from typer.testing import CliRunner
 
 from fermibose.cavity import amp, ground_state, hmc, sample_instance
 from fermibose.cavity.bp import bp_memory
-from fermibose.cavity.measure import measure_messages, measure_representation, measure_sampling
 from fermibose.cli import app
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solve

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from fermibose.paper.agreement import RARE, chance, two_sigma
+from fermibose_paper.instances import RARE, chance, two_sigma
 
 
 def test_two_sigma_is_as_rare_for_few_instances_as_two_deviations_of_a_gaussian():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fermibose.paper import published
-from fermibose.paper.marks import marked_points
+from fermibose_paper import published
+from fermibose_paper.marks import marked_points
 
 D_F = np.arange(241) / 200
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fermibose.paper import published
+from fermibose_paper import published
 
 
 def test_recorded_distances_have_the_ratio_of_pair_counts_at_every_d_f():

@@ -11,19 +11,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from paper_rows import row as made
 from typer.testing import CliRunner
 
 from fermibose import PairEnergy
-from fermibose.cli import app
 from fermibose.errors import InputError
 from fermibose.machine import Recipe, train, train_mlp
-from fermibose.paper import beyond, fig3, fig4, fig5, published, scale
-from fermibose.paper.figures import FIGURES
-from fermibose.paper.images import images
-from fermibose.paper.series import over_seeds, series
-from fermibose.paper.verdict import Verdict
 from fermibose.plotting import COLOURS
-from fermibose.sweep import Job, Row, Store, measurement, run
+from fermibose_paper import beyond, fig3, fig4, fig5, published, scale
+from fermibose_paper.cli import app
+from fermibose_paper.figures import FIGURES
+from fermibose_paper.images import Images
+from fermibose_paper.job import Job, measurement
+from fermibose_paper.run import run
+from fermibose_paper.series import over_seeds, series
+from fermibose_paper.store import Store
+from fermibose_paper.verdict import Verdict
 
 TINY = scale.Scale(
     "tiny",
@@ -57,7 +60,7 @@ def test_command_measures_draws_and_judges_and_goes_on_where_it_was(tiny, tmp_pa
     verdicts = {v["claim"]: v for v in json.loads((tmp_path / "verdicts.json").read_text())}
 
     # The MLP's accuracy, from two trainings made by hand.
-    data, recipe = images("mnist5k"), Recipe((6,), epochs=2)
+    data, recipe = Images("mnist5k").load(), Recipe((6,), epochs=2)
     test = (data.x_test, data.y_test)
     accuracies = [
         train_mlp(data.x_train, data.y_train, replace(recipe, seed=seed), test=test)
@@ -71,14 +74,18 @@ def test_command_measures_draws_and_judges_and_goes_on_where_it_was(tiny, tmp_pa
     assert verdict["reproduced"] is None
     assert verdict["verdict"] == "not comparable, other images"
 
-    # Of what is stored nothing is computed again; another figure shares the MLP and labelled runs.
+    # Of what is stored nothing is computed again; another figure shares the MLP, the labelled runs
+    # and the averaged ones on its grid.
     written = {name: (tmp_path / name).read_bytes() for name in ("fig4.svg", "verdicts.json")}
     again = fbm("fig4", "--engine", "in-process", "--output", tmp_path)
     assert "18 runs, 0 computed now" in again.stdout
     assert (tmp_path / "verdicts.json").read_bytes() == written["verdicts.json"]
     assert (tmp_path / "fig4.svg").read_bytes() == written["fig4.svg"]
     shared = fbm("fig5", "--engine", "in-process", "--output", tmp_path)
-    assert "17 runs, 13 computed now" in shared.stdout  # not the 4 labelled ones
+    assert "11 runs, 3 computed now" in shared.stdout  # d_F = 0.455 averaged, and the theory
+    rows = Store(tmp_path / "results.sqlite").rows("training")
+    nets = [json.dumps(row.params | {"also": 0}) + str(row.seed) for row in rows]
+    assert len(set(nets)) == len(nets)  # no net was trained twice
 
 
 def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
@@ -98,10 +105,13 @@ def test_every_figure_draws_with_all_and_with_no_runs(tmp_path):
 
 def test_two_readings_of_one_published_number_are_one_claim():
     rows = [
-        Row("", "", 1, {"coupling": "averaged"}, seed, "",
-            {"train_explained": 0.6 + seed / 50, "train_explained_of_20": 0.74 + seed / 50})
+        made(
+            {"train_explained": 0.6 + seed / 50, "train_explained_of_20": 0.74 + seed / 50},
+            seed,
+            coupling="averaged",
+        )
         for seed in (0, 1)
-    ]  # fmt: skip
+    ]
     claims = [v for v in fig3.verdicts(rows, TINY) if "variance" in v.claim]
     (averaged,) = [v for v in claims if v.reproduced is not None]
     assert averaged.measured == pytest.approx(75)
@@ -148,10 +158,7 @@ def test_the_legend_of_curves_hides_none_of_them(asked):
     """Not even where the accuracy is 100 % at every strength."""
     points = [(c, d_f) for c in ("averaged", "labelled") for d_f in (*scale.MARKED, 0.9, 1.0, 1.2)]
     result = {"noise_curve": [1.0] * 80, "fgsm_curve": [1.0] * 80}
-    rows = [
-        Row("", "", 1, {"coupling": coupling, "d_f": d_f}, 0, "", result)
-        for coupling, d_f in [*points, ("mlp", None)]
-    ]
+    rows = [made(result, coupling=coupling, d_f=d_f) for coupling, d_f in [*points, ("mlp", None)]]
     drawing = fig5.draw(rows, asked)
     drawing.draw_without_rendering()
     for ax in drawing.axes[:4]:
@@ -172,7 +179,7 @@ def test_the_legend_of_curves_hides_none_of_them(asked):
 def test_published_points_beside_other_images_say_so(figure, times, asked):
     result = {"train_coordinates": [[0.0, 1.0, 2.0]] * 2, "train_labels": [0, 1]}
     result |= {"train_explained": 0.5, "train_explained_of_20": 0.8}
-    rows = [Row("", "", 1, {"coupling": c}, 0, "", result) for c in ("averaged", "mlp")]
+    rows = [made(result, coupling=c) for c in ("averaged", "mlp")]
     told = [text for text in words_in(figure.draw(rows, asked)) if "published" in text]
     assert len(told) == times
     assert ["other images" in text for text in told] == [asked is TINY] * times
@@ -183,7 +190,7 @@ def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
     assert len(rows) == 3 * 5  # as published and two variations, 2 · 2 machines and an MLP
     energy = PairEnergy(0.4, coupling="averaged")
     for changed, units in (({}, 6), ({"hidden": 4}, 4), ({"imbalance": 10.0}, 6)):
-        data = images("mnist5k", imbalance=changed.get("imbalance", 1.0))
+        data = Images("mnist5k", imbalance=changed.get("imbalance", 1.0)).load()
         recipe = Recipe((units,), energy, epochs=2, readout_epochs=2)
         by_hand = train(data.x_train, data.y_train, recipe, test=(data.x_test, data.y_test))
         chosen = beyond._with(rows, TINY, changed)
@@ -199,13 +206,27 @@ def test_a_variation_is_drawn_from_its_own_runs_only(tmp_path):
 
 def test_data_that_cannot_be_had_are_left_out_and_the_verdict_says_why(monkeypatch):
     monkeypatch.setenv("FERMIBOSE_DATA", "no such folder")
-    beyond._failure.cache_clear()
     asked = replace(TINY, variations={"dataset": ("fashion-mnist",)})
-    assert {job.params["dataset"] for job in beyond.plan(asked)} == {"mnist5k"}
-    verdict = beyond.verdicts([], asked)[-1]
+    planned = beyond.plan(asked)  # which needs no data
+    assert {job.params["dataset"] for job in planned} == {"mnist5k", "fashion-mnist"}
+    found = asked.without_lost(planned)
+    assert {job.params["dataset"] for job in beyond.plan(found)} == {"mnist5k"}
+    verdict = beyond.verdicts([], found)[-1]
     assert verdict.reproduced is None
     assert "left out: FERMIBOSE_DATA is no such folder, which is not a folder" in verdict.note
-    beyond._failure.cache_clear()
+    assert beyond.verdicts([], asked)[-1].note == "runs are missing"
+
+
+def test_data_that_cannot_be_had_do_not_stop_the_command(monkeypatch, tmp_path):
+    few = {"dataset": ("fashion-mnist",)}
+    asked = replace(TINY, beyond=(0.2,), variations=few)
+    monkeypatch.setattr(scale, "quick", lambda folder: asked)
+    monkeypatch.setenv("FERMIBOSE_DATA", "no such folder")
+    done = fbm("beyond", "--engine", "in-process", "--output", tmp_path)
+    assert done.exit_code == 0
+    assert "3 runs, 3 computed now" in done.stdout
+    notes = [v["note"] for v in json.loads((tmp_path / "verdicts.json").read_text())]
+    assert any("left out: FERMIBOSE_DATA is no such folder" in note for note in notes)
 
 
 def test_other_data_are_looked_for_in_a_subfolder_of_the_one_given(tmp_path):
@@ -221,7 +242,7 @@ def test_other_data_are_looked_for_in_a_subfolder_of_the_one_given(tmp_path):
 
 def row(d_f, seed, **result):
     params = {"coupling": "averaged", "d_f": d_f}
-    return Row("", "", 1, params, seed, "", result or None)
+    return made(result or None, seed, **params)
 
 
 def test_series_are_means_over_seeds_and_count_a_run_once():
@@ -252,7 +273,7 @@ def published_rows(shift=0.0):
             table["recorded_fermion_distance"],
             strict=True,
         )
-    ] + [Row("", "", 1, {"coupling": "mlp"}, 0, "", {"test_accuracy": 0.836})]
+    ] + [made({"test_accuracy": 0.836}, coupling="mlp")]
 
 
 def test_the_published_numbers_reproduce_themselves():
@@ -275,12 +296,15 @@ def test_a_second_maximum_is_seen_beside_a_net_that_did_not_learn(dip, single):
     """At d_F = 0 seeds differ by tens of points, which must not excuse a valley elsewhere."""
     heights = {0.0: 40, 0.1: 83, 0.2: 85, 0.3: 85 - dip, 0.4: 85, 0.6: 83, 0.8: 81, 1.2: 80}
     rows = [
-        Row("", "", 1, {"coupling": "labelled", "d_f": d_f}, seed, "", {
-            "test_accuracy": (height + (seed - 0.5) * (60 if d_f == 0 else 0.2)) / 100
-        })
+        made(
+            {"test_accuracy": (height + (seed - 0.5) * (60 if d_f == 0 else 0.2)) / 100},
+            seed,
+            coupling="labelled",
+            d_f=d_f,
+        )
         for seed in (0, 1)
         for d_f, height in heights.items()
-    ]  # fmt: skip
+    ]
     found = {v.claim: v for v in fig4.verdicts(rows, scale.full("nowhere"))}
     assert found["labelled: one maximum only, the second one rises at most"].reproduced is single
 
@@ -297,7 +321,7 @@ def test_an_unfinished_curve_is_not_judged():
 def test_labelled_is_compared_with_averaged_where_it_gains_least():
     def areas(coupling, values):
         return [
-            Row("", "", 1, {"coupling": coupling, "d_f": d_f}, seed, "", {"fgsm_area": a + seed})
+            made({"fgsm_area": a + seed}, seed, coupling=coupling, d_f=d_f)
             for seed in (0, 1)
             for d_f, a in values.items()
         ]
@@ -319,7 +343,7 @@ def test_the_verdict_on_fgsm_says_what_a_single_step_misses():
         for d_f, one, many in zip((0.1, 0.5), step, pgd, strict=True):
             curve = [0.9] * 10 + [one] + [0.0] * 69  # ε = 0.1 is the eleventh of 80
             for result in ({"fgsm_area": 1.0, "fgsm_curve": curve}, {"pgd_accuracy": many}):
-                yield Row("", "", 1, {"coupling": coupling, "d_f": d_f}, 0, "", result)
+                yield made(result, coupling=coupling, d_f=d_f)
 
     rows = [*runs("averaged", (0.5, 0.6), (0.4, 0.2)), *runs("labelled", (0.5, 0.5), (0.3, 0.45))]
     (gain,) = [v for v in fig5.verdicts(rows, TINY) if "every d_F: gain of FGSM" in v.claim]
@@ -337,7 +361,7 @@ def test_scales():
     assert not scale.quick().published_split
 
 
-@measurement(version=1)
+@measurement("does", version=1)
 def does(*, what, seed):
     if what == "fail":
         raise RuntimeError("no such luck")
@@ -362,11 +386,13 @@ def staged(tiny, monkeypatch):
                     Job(does, {"what": what[name]}, data="" if name == "rho" else name)
                 ],
                 draw=lambda rows, scale: Figure(),
-                verdicts=lambda rows, scale, name=name: [Verdict(name, what[name], 0.0, 0.0)],
+                verdicts=lambda rows, scale, name=name: [
+                    Verdict.near(name, what[name], 0.0, expected=0.0)
+                ],
             )
             for name in what
         }
-        monkeypatch.setattr("fermibose.paper.figures.FIGURES", figures)
+        monkeypatch.setattr("fermibose_paper.figures.FIGURES", figures)
 
     return stage
 

@@ -4,20 +4,16 @@ import statistics
 
 import numpy as np
 import pytest
+from paper_rows import row
 
 from fermibose.cavity import amp, sample_instance
-from fermibose.cavity.figures import draw_methods
-from fermibose.paper import fig2, instances, rho
-from fermibose.paper.agreement import chance, two_sigma
-from fermibose.paper.scale import full, quick
-from fermibose.paper.theory_curves import curve_of, measure_curve
 from fermibose.plotting import canvas
-from fermibose.sweep import Row
 from fermibose.theory import Problem, solve
-
-
-def row(result, seed=0, **params):
-    return Row("", "", 1, params, seed, "", result)
+from fermibose_paper import fig2, instances, rho
+from fermibose_paper.instances import chance, two_sigma
+from fermibose_paper.scale import full, quick
+from fermibose_paper.single import draw_methods, measure_instance
+from fermibose_paper.theory import curve_of, measure_curve
 
 
 def curve_row(parameter, values, **columns):
@@ -100,7 +96,7 @@ def test_deviations_of_opposite_sign_do_not_cancel():
 @pytest.mark.parametrize("figure", [fig2, instances, rho])
 def test_no_run_is_planned_twice_and_theory_is_solved_where_instances_are(figure, scale):
     jobs = figure.plan(scale)
-    assert len({job.key for job in jobs}) == len(jobs)
+    assert len({job.key for job in jobs}) == len({job.spec for job in jobs}) == len(jobs)
     curves = {j.params["parameter"]: j.params["values"] for j in jobs if "values" in j.params}
     for job in jobs:
         if figure is fig2 and "method" in job.params:
@@ -227,11 +223,11 @@ def test_sampling_is_compared_with_amp_on_the_same_instances():
 
 
 def test_one_instance_is_measured_as_the_method_says():
-    found = instances.measure_instance(method="amp", n=40, alpha=0.7, beta=10.0, seed=2)
+    found = measure_instance(method="amp", n=40, alpha=0.7, beta=10.0, seed=2)
     alone = amp(sample_instance(Problem(alpha=0.7, beta=10.0), 40, seed=2))
     assert (found["M"], found["q"], found["converged"]) == (abs(alone.M), alone.q, True)
     walks = {
-        method: instances.measure_instance(method=method, n=6, alpha=0.5, beta=6.0)
+        method: measure_instance(method=method, n=6, alpha=0.5, beta=6.0)
         for method in ("hmc", "plain")
     }
     assert {name: (w["method"], w["aligned"]) for name, w in walks.items()} == {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fermibose.paper.verdict import Verdict
+from fermibose_paper.verdict import Verdict
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,9 @@ from fermibose.paper.verdict import Verdict
     ],
 )
 def test_tolerance(sense, measured, reproduced, excess):
-    verdict = Verdict("fig4", "a claim", measured, 10.0, 0.5, sense)
+    given = {"tolerance": 0.5, "expected" if sense == "near" else "bound": 10.0}
+    verdict = getattr(Verdict, sense.replace(" ", "_"))("fig4", "a claim", measured, **given)
+    assert verdict.sense == sense
     assert verdict.reproduced is reproduced
     assert verdict.excess == pytest.approx(excess)
     assert ("NOT" in verdict.word) is not reproduced
@@ -30,32 +32,38 @@ def test_tolerance(sense, measured, reproduced, excess):
 
 def test_what_the_paper_does_not_claim_holds_or_not():
     for measured, word in ((1.0, "holds"), (2.0, "does NOT hold, by 1")):
-        verdict = Verdict("fig5", "labelled does better", measured, 1.0, unpublished=True)
+        verdict = Verdict.near(
+            "fig5", "labelled does better", measured, expected=1.0, unpublished=True
+        )
         assert (verdict.word, verdict.reproduced) == (word, measured == 1.0)
 
 
 def test_the_bound_itself_is_allowed():
-    assert Verdict("fig4", "peak", 0.23, 0.2, 0.03).reproduced
+    assert Verdict.near("fig4", "peak", 0.23, expected=0.2, tolerance=0.03).reproduced
 
 
 def test_what_was_not_measured_is_neither():
     for nothing in (None, float("nan")):
-        verdict = Verdict("fig4", "a claim", nothing, 1.0)
+        verdict = Verdict.near("fig4", "a claim", nothing, expected=1.0)
         assert verdict.reproduced is None
         assert verdict.word == "not measured"
         assert json.loads(json.dumps(verdict.as_dict(), allow_nan=False))["measured"] is None
 
 
 def test_text_says_measured_asked_and_by_how_much():
-    verdict = Verdict("fig5", "area", 5.0, 4.0, 0.5, error=0.25, unit="%", note="why")
+    verdict = Verdict.near(
+        "fig5", "area", 5.0, expected=4.0, tolerance=0.5, error=0.25, unit="%", note="why"
+    )
     told = (verdict.measured_text(), verdict.expected_text(), verdict.word)
     assert told == ("5 ± 0.25 %", "4 ± 0.5 %", "NOT reproduced, by 0.5")
-    bound = Verdict("fig4", "dip", 0.1, 0.0, 0.6, "at most")
+    bound = Verdict.at_most("fig4", "dip", 0.1, bound=0.0, tolerance=0.6)
     assert bound.expected_text() == "≤ 0.6"
 
 
 def test_what_is_not_there_is_not_reproduced():
-    verdict = Verdict("fig4", "position of V", None, 0.38, 0.03, absent=True)
+    verdict = Verdict.near(
+        "fig4", "position of V", None, expected=0.38, tolerance=0.03, absent=True
+    )
     assert verdict.reproduced is False
     assert "no such point" in verdict.word
     assert verdict.as_dict()["reproduced"] is False

@@ -9,13 +9,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from matplotlib.image import imread
-from report_browser import CHROMIUM, HEIGHT, show
-from report_outline import Outline
-from typer.testing import CliRunner
-
-from fermibose.cli import app
-from fermibose.errors import FileFormatError, InputError
 from fermibose.paper import fig3, fig4, fig5, figures
 from fermibose.paper import scale as scales
 from fermibose.paper.errata import ERRATA
@@ -24,6 +17,13 @@ from fermibose.report import robustness, story
 from fermibose.report.charts import charts_of
 from fermibose.report.page import Badge
 from fermibose.report.texts import ABOUT
+from matplotlib.image import imread
+from report_browser import CHROMIUM, HEIGHT, show
+from report_outline import Outline
+from typer.testing import CliRunner
+
+from fermibose.cli import app
+from fermibose.errors import FileFormatError, InputError
 from fermibose.sweep import Store, run
 
 TINY = replace(scales.quick(), sweep=(0.2, 0.4), coarse=(0.3,), seeds=1, hidden=5, epochs=2)

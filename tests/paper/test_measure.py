@@ -1,6 +1,7 @@
 """Oracles: loops over pairs, scikit-learn's PCA, hand-made trajectories, counts of images."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,18 +10,21 @@ from sklearn.decomposition import PCA
 
 from fermibose import PairEnergy
 from fermibose.attacks import ThreatModel, pgd
-from fermibose.data.subsets import rank_in_class
+from fermibose.data import load_dataset, rank_in_class
 from fermibose.errors import InputError
 from fermibose.machine.local_rule import pair_force
-from fermibose.paper.images import images
-from fermibose.paper.learning import (
+from fermibose_paper.images import Images
+from fermibose_paper.measure import (
+    LOOKS,
+    PGD_STRENGTH,
+    curves,
     learn,
+    measure_training,
     principal_components,
     recorded_distances,
-    robustness,
     trajectories,
 )
-from fermibose.paper.runs import measure_pgd, measure_robustness
+from fermibose_paper.scale import quick
 
 
 @pytest.fixture
@@ -68,7 +72,7 @@ def test_principal_components_against_scikit_learn(batch):
 
 
 def test_trajectories_are_means_over_the_batches_of_an_epoch():
-    data = images("mnist5k", per_class=6)
+    data = Images("mnist5k", per_class=6).load()
     training = learn(data, "averaged", 0.3, (8,), 3, 25, seed=1)
     paths = trajectories(training)
     record = training.history["layer 1"]
@@ -85,7 +89,7 @@ def test_trajectories_are_means_over_the_batches_of_an_epoch():
 
 
 def test_boson_share_counts_pairs():
-    data = images("mnist5k", per_class=5)
+    data = Images("mnist5k", per_class=5).load()
     training = learn(data, "labelled", 0.3, (4,), 1, 50, seed=0)
     # One batch of all 50 images: 10·(5·4/2) of 50·49/2 pairs are bosons.
     assert training.history["layer 1"]["boson_share"] == pytest.approx([100 / 1225])
@@ -93,9 +97,9 @@ def test_boson_share_counts_pairs():
 
 def test_robustness_against_steps_made_by_hand():
     """FGSM and areas once more: the sign of autograd's gradient, straight lines between points."""
-    data = images("mnist5k", per_class=10)
-    net = learn(data, "labelled", 0.4, (12,), 4, 50, seed=0).net
-    found = robustness(net, data, seed=0)
+    data = Images("mnist5k", per_class=10).load()
+    training = learn(data, "labelled", 0.4, (12,), 4, 50, seed=0)
+    net, found = training.net, curves(training, data)
     first = rank_in_class(data.y_test) < 100
     x, y = torch.tensor(data.x_test[first]), torch.tensor(data.y_test[first])
     leaf = x.clone().requires_grad_()
@@ -118,20 +122,40 @@ def test_robustness_against_steps_made_by_hand():
 
 
 def test_pgd_is_measured_on_the_machine_of_this_coupling_and_is_stronger_than_one_step():
+    data = Images("mnist5k").load()
     settings = {"coupling": "averaged", "d_f": 0.4, "hidden": 12, "epochs": 3, "seed": 2}
-    settings |= {"dataset": "mnist5k"}
-    found = measure_pgd(**settings, epsilon=0.05)["pgd_accuracy"]
-    data = images("mnist5k")
+    settings |= {"dataset": "mnist5k", "data": data}
+    found = measure_training(**settings, also=["curves", "pgd"])
     net = learn(data, "averaged", 0.4, (12,), 3, 50, seed=2).net
     first = rank_in_class(data.y_test) < 100
-    threat = ThreatModel("linf", 0.05)
+    threat = ThreatModel("linf", PGD_STRENGTH)
     by_hand = pgd(net, data.x_test[first], data.y_test[first], threat, steps=20, seed=2)
-    assert found == by_hand.robust_accuracy
-    assert found <= measure_robustness(**settings)["fgsm_curve"][5]
+    assert found["pgd_accuracy"] == by_hand.robust_accuracy
+    assert found["pgd_accuracy"] <= found["fgsm_curve"][10]
+
+
+def test_one_training_gives_what_each_look_alone_gives():
+    data = Images("mnist5k", per_class=10).load()
+    settings = {"coupling": "labelled", "d_f": 0.4, "hidden": 6, "epochs": 2, "seed": 1}
+    settings |= {"dataset": "mnist5k", "data": data}
+    whole, bare = (
+        measure_training(**settings, also=sorted(LOOKS)),
+        measure_training(**settings, also=[]),
+    )
+    alone = {name: measure_training(**settings, also=[name]) for name in LOOKS}
+    assert bare.items() < whole.items()
+    assert all(bare.items() < found.items() < whole.items() for found in alone.values())
+    assert set(whole) == set().union(*alone.values())
+    assert whole["test_accuracy"] == pytest.approx(
+        np.mean(whole["test_accuracy_per_epoch"]), rel=1e-5
+    )
 
 
 def test_imbalance_is_geometric_and_keeps_the_first_images():
-    whole, skewed = images("mnist5k", per_class=40), images("mnist5k", per_class=40, imbalance=10.0)
+    whole, skewed = (
+        Images("mnist5k", per_class=40).load(),
+        Images("mnist5k", per_class=40, imbalance=10.0).load(),
+    )
     counts = np.bincount(skewed.y_train)
     assert counts.tolist() == [round(40 * 10 ** (-k / 9)) for k in range(10)]
     for k in (0, 5, 9):
@@ -142,8 +166,44 @@ def test_imbalance_is_geometric_and_keeps_the_first_images():
 
 def test_refuses_what_makes_no_sense():
     with pytest.raises(InputError, match="100 training images"):
-        images("mnist5k", per_class=200)
+        Images("mnist5k", per_class=200).load()
     with pytest.raises(InputError, match="imbalance"):
-        images("mnist5k", imbalance=0.5)
+        Images("mnist5k", imbalance=0.5).load()
     with pytest.raises(InputError, match="no d_F"):
-        learn(images("mnist5k", per_class=5), "mlp", 0.3, (4,), 1, 50, seed=0)
+        learn(Images("mnist5k", per_class=5).load(), "mlp", 0.3, (4,), 1, 50, seed=0)
+    nothing = {"coupling": "mlp", "d_f": None, "dataset": "mnist5k", "data": None}
+    with pytest.raises(InputError, match="no 'beauty' to look at: choose from components"):
+        measure_training(**nothing, also=["beauty"])
+
+
+def test_a_net_is_the_same_job_for_every_figure_and_has_what_all_of_them_want():
+    scale = quick()
+
+    def looks(coupling, d_f, seed=0, **changed):
+        return scale.job(coupling, d_f, seed, **changed).params["also"]
+
+    assert looks("mlp", None) == sorted(LOOKS)
+    assert looks("averaged", 1.2) == ["components", "courses", "curves"]
+    assert looks("labelled", 1.2) == ["components", "curves"]
+    assert looks("averaged", 0.25) == ["courses"]
+    assert looks("labelled", 0.3) == ["courses", "curves"]
+    assert looks("labelled", 0.3, seed=1) == ["curves"]  # what goes beyond the paper has one seed
+    assert looks("labelled", 0.8, seed=1) == ["pgd"]
+    assert looks("labelled", 0.455, seed=1) == ["courses", "pgd"]
+    assert looks("mlp", None, depth=2) == looks("averaged", 0.2, per_class=30) == ["courses"]
+    assert looks("averaged", 0.2, dataset="fashion-mnist") == ["courses"]
+
+
+def test_the_folder_is_absolute_and_no_part_of_the_identity(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Images("mnist", folder="here").folder == str(tmp_path / "here")
+    assert Images("mnist5k", folder="here") == Images("mnist5k")
+    one, other = (replace(quick(), folder=folder).job("mlp", None, 0) for folder in ("a", None))
+    assert one.key == other.key
+
+
+def test_images_are_loaded_once_and_have_the_checksum_of_their_numbers():
+    images = Images("mnist5k", per_class=7)
+    assert images.load() is Images("mnist5k", per_class=7).load()
+    plain = load_dataset("mnist5k", train_per_class=7, test_per_class=400)
+    assert images.load().checksum == plain.checksum
