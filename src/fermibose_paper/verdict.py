@@ -95,7 +95,7 @@ class Verdict:
         """Whether the claim holds; None if that cannot be said."""
         if self.absent:
             return False
-        return None if self.excess is None or self.unlike else self.excess <= 1e-12
+        return None if self.excess is None or self.unlike else bool(self.excess <= 1e-12)
 
     @property
     def excess(self) -> float | None:

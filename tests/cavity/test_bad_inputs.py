@@ -6,7 +6,6 @@ import os
 
 import numpy as np
 import pytest
-from fermibose.cavity.measure import measure_messages
 
 from fermibose import checks
 from fermibose.cavity import (
@@ -21,6 +20,7 @@ from fermibose.cavity import (
 from fermibose.cavity.lattice import LatticeError, check_size
 from fermibose.errors import InputError
 from fermibose.theory import Problem
+from fermibose_paper.single import measure_messages
 
 MESSAGES = (amp, belief_propagation)
 ALL = (*MESSAGES, hmc, ground_state)

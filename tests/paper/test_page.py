@@ -1,12 +1,12 @@
 """The page. Oracle: the standard library's HTML parser."""
 
 import pytest
-from fermibose.report.page import Badge, Picture, Section, Table, Text, render
 from markupsafe import Markup
 from report_outline import Outline
 
 from fermibose.errors import InputError
 from fermibose.plotting import figure
+from fermibose_paper.page import Badge, Picture, Section, Table, Text, render
 
 
 @pytest.fixture

@@ -9,22 +9,26 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from fermibose.paper import fig3, fig4, fig5, figures
-from fermibose.paper import scale as scales
-from fermibose.paper.errata import ERRATA
-from fermibose.paper.verdict import Verdict
-from fermibose.report import robustness, story
-from fermibose.report.charts import charts_of
-from fermibose.report.page import Badge
-from fermibose.report.texts import ABOUT
 from matplotlib.image import imread
+from paper_rows import row
 from report_browser import CHROMIUM, HEIGHT, show
 from report_outline import Outline
 from typer.testing import CliRunner
 
-from fermibose.cli import app
 from fermibose.errors import FileFormatError, InputError
-from fermibose.sweep import Store, run
+from fermibose_paper import fig4, robustness, story
+from fermibose_paper import scale as scales
+from fermibose_paper.cli import app
+from fermibose_paper.errata import ERRATA
+from fermibose_paper.figures import EXPERIMENTS, FIGURES
+from fermibose_paper.images import Images
+from fermibose_paper.lines import read_lines, write_lines
+from fermibose_paper.methods import METHODS
+from fermibose_paper.page import Badge
+from fermibose_paper.run import run
+from fermibose_paper.store import Store
+from fermibose_paper.texts import ABOUT
+from fermibose_paper.verdict import Verdict
 
 TINY = replace(scales.quick(), sweep=(0.2, 0.4), coarse=(0.3,), seeds=1, hidden=5, epochs=2)
 
@@ -93,7 +97,7 @@ def test_images_are_named_only_where_runs_read_them(store, tmp_path):
     for data, told in (("checksum", True), ("", False)):
         runs = [replace(row, data=data) for row in rows]
         chapter = story.Chapter("fig4", runs, [], "4 of 4", whole=True)
-        page = story.tell(story.Contents([chapter], {}, {}, {}), TINY, tmp_path)
+        page = story.tell(story.Contents([chapter], {}, {}), TINY, tmp_path)
         shown = Outline(page).text
         assert ("runs, images of mnist5k" in shown, "hidden units5" in shown) == (told, told)
 
@@ -101,23 +105,23 @@ def test_images_are_named_only_where_runs_read_them(store, tmp_path):
 @pytest.mark.parametrize("name", ["fig4", "fig5"])
 def test_charts_say_that_published_points_are_of_other_images(name):
     for scale, told in ((TINY, True), (replace(TINY, dataset="mnist"), False)):
-        (chart,) = charts_of(name, [], scale)
+        (chart,) = story._charts_of(name, [], scale)
         assert chart.html.count('"name":"published') == 1
         assert ("other images" in chart.html) is told
 
 
 def test_every_figure_has_its_words():
-    assert set(figures.FIGURES) <= set(ABOUT)
+    assert set(FIGURES) <= set(ABOUT)
 
 
 def test_a_verdict_that_fails_says_by_how_much():
     table = story.verdict_table(
         [
-            Verdict("f", "a", 1.0, 3.0, 0.5, note="why"),
-            Verdict("f", "b", 3.1, 3.0, 0.5),
-            Verdict("f", "c", None, 3.0),
-            Verdict("f", "d", 1.0, 3.0, unlike=True),
-            Verdict("f", "e", None, 3.0, absent=True, note="why"),
+            Verdict.near("f", "a", 1.0, expected=3.0, tolerance=0.5, note="why"),
+            Verdict.near("f", "b", 3.1, expected=3.0, tolerance=0.5),
+            Verdict.near("f", "c", None, expected=3.0),
+            Verdict.near("f", "d", 1.0, expected=3.0, unlike=True),
+            Verdict.near("f", "e", None, expected=3.0, absent=True, note="why"),
         ]
     )
     assert table.head[:2] == ("verdict", "claim")
@@ -133,43 +137,69 @@ def test_a_verdict_that_fails_says_by_how_much():
     assert remarks == [*remarked, "there is no such point; why"]
 
 
+def attacked(method, seed, clean=0.8, **looks):
+    params = {"method": METHODS[method], "dataset": "mnist", "also": sorted(looks)}
+    return row({"clean": clean} | looks, seed, name="robustness", data="checksum", **params)
+
+
 def test_robustness_rows_are_means_and_standard_errors_over_complete_seeds():
     values = [0.30, 0.36, 0.33]
-    results = {
-        f"pgd | net | {threat} | seed {seed}": {"robust": value}
-        for threat in robustness.STRENGTHS
+    areas = {"noise_area": 50.0}
+    rows = [
+        attacked("MLP", seed, 0.8 + 0.01 * seed, areas=areas,
+                 pgd=dict.fromkeys(robustness.STRENGTHS, value))
         for seed, value in enumerate(values)
-    }
-    results["pgd | net | linf 0.1 | seed 3"] = {"robust": 0.9}  # an unfinished seed
-    results |= {
-        f"areas | net | seed {seed}": {"clean_4000": 0.8 + 0.01 * seed, "noise_area": 50.0}
-        for seed in range(3)
-    }
-    ((name, clean, *robust, area, seeds),) = robustness.table(results, "pgd")
+    ]  # fmt: skip
+    rows.append(attacked("MLP", 3, pgd={"linf 0.1": 0.9}))  # an unfinished seed
+    ((name, clean, *robust, area, seeds),) = robustness.table(rows, "pgd")
     error = 100 * statistics.stdev(values) / 3**0.5
-    assert (name, area, seeds) == ("net", "50.0 ± 0.0", "3")
+    assert (name, area, seeds) == ("MLP", "50.0 ± 0.0", "3")
     assert clean == "81.0 ± 0.6"
     assert robust == [f"{100 * statistics.mean(values):.1f} ± {error:.1f}"] * 4
 
 
-def test_several_blocks_of_a_seed_are_averaged_first():
-    results = {
-        f"table | net | {threat} | seed {seed} | block {block}": {"robust": value}
-        for threat in robustness.STRENGTHS
-        for seed, pair in enumerate([(0.2, 0.4), (0.3, 0.5)])
-        for block, value in enumerate(pair)
-    } | {f"pgd | net | {t} | seed 0": {"robust": 0.1} for t in robustness.STRENGTHS}
-    results["areas | net | seed 0"] = {"clean_4000": 0.8, "noise_area": 50.0}
-    ((*_, attacked, _, seeds),) = robustness.table(results, "table")
-    assert (attacked, seeds) == ("35.0 ± 5.0", "2")
+def test_a_seed_that_one_method_lacks_is_not_reported_and_one_seed_without_randomness_is_enough():
+    def every(value):
+        return dict.fromkeys(robustness.STRENGTHS, value)
+
+    areas = {"noise_area": 50.0}
+    rows = [attacked("MLP", seed, areas=areas, pgd=every(0.2 + 0.1 * seed)) for seed in range(3)]
+    rows += [attacked("MLP, weight decay 0.03", k, areas=areas, pgd=every(0.5)) for k in range(2)]
+    rows.append(attacked("kernel ridge", 0, areas=areas, pgd=every(0.6)))
+    assert robustness.complete(rows, "pgd") == [0, 1]
+    found = {name: cells for name, *cells in robustness.table(rows, "pgd")}
+    assert list(found) == ["MLP", "MLP, weight decay 0.03", "kernel ridge"]
+    assert (found["MLP"][1], found["MLP"][-1]) == ("25.0 ± 5.0", "2")
+    assert (found["kernel ridge"][1], found["kernel ridge"][-1]) == ("60.0", "1")
+
+
+def test_auto_attack_has_the_images_of_every_seed_also_without_randomness():
+    rows = []
+    for seed, value in enumerate((0.3, 0.4)):
+        auto = {threat: {"robust": value} for threat in robustness.STRENGTHS}
+        also = {"areas": {"noise_area": 50.0}} if seed == 0 else {}
+        rows.append(attacked("kernel ridge", seed, auto=auto, **also))
+    ((_, clean, *_, attacked_by_all, area, seeds),) = robustness.table(rows, "auto")
+    assert (clean, attacked_by_all, area, seeds) == ("80.0", "35.0 ± 5.0", "50.0", "2")
 
 
 def test_the_shipped_results_say_where_they_come_from(page):
-    versions = robustness.shipped()["versions"]
-    told = "Computed with " + ", ".join(f"{name} {versions[name]}" for name in sorted(versions))
+    versions = {item for row in robustness.shipped() for item in row.versions.items()}
+    told = "Computed with " + ", ".join(" ".join(item) for item in sorted(versions))
     section = Outline(page).text.partition("The tables of this section travel with")[2]
-    assert "by an earlier state of the training code" in section.partition("AutoAttack")[0]
+    assert "fbm reproduce robustness --full" in section.partition("AutoAttack")[0]
     assert f"{told}." in section.partition("AutoAttack")[0]
+    for shipped in robustness.shipped():
+        assert shipped.data == "8ba765bc208b35df"  # the published split
+        assert {"torch", "python", "fermibose"} <= set(shipped.versions)
+
+
+def test_the_shipped_results_are_those_that_a_full_reproduction_plans():
+    """Found again by name and parameters, as in a store."""
+    planned = {job.spec for job in robustness.plan(scales.full("nowhere"))}
+    shipped = robustness.shipped()
+    assert {(r.name, r.version, r.params_text, r.seed) for r in shipped} <= planned
+    assert read_lines(write_lines(shipped)) == shipped
 
 
 def test_the_shipped_results_make_a_full_table():
@@ -228,40 +258,25 @@ def test_a_damaged_run_is_left_out_and_named(tiny, store, tmp_path):
     assert f"{len(fig4.plan(TINY)) - 1} runs" in shown
 
 
-def test_only_figures_whose_data_cannot_be_loaded_are_left_out(store, tmp_path, monkeypatch):
-    needy = {"fig3": fig4, "rho": planning(TINY), "fig4": fig4}
-    monkeypatch.setattr(story, "FIGURES", needy)
-    monkeypatch.setattr(
-        scales, "full", lambda folder: replace(TINY, name="full", dataset="mnist", folder=folder)
-    )
-    monkeypatch.setenv("FERMIBOSE_DATA", str(tmp_path / "none"))
-    scales._checksum.cache_clear()
-    done = fbm(store.path, "--full", "--output", tmp_path / "report.html")
-    (told,) = [line for line in done.stdout.splitlines() if "left out" in line]
-    assert told.startswith("fig3, fig4 left out, since the data")
-    assert "FERMIBOSE_DATA is" in told
-    shown = Outline((tmp_path / "report.html").read_text()).text
-    assert ABOUT["rho"].title in shown
-    assert f"{ABOUT['fig4'].title}———unknown: no data" in shown
-    monkeypatch.setattr(story, "FIGURES", {"fig4": fig4})
-    with pytest.raises(InputError, match="less than half of the runs of any figure of the full"):
-        fbm(store.path, "--full", "--output", tmp_path / "report.html")
+def test_neither_images_nor_network_are_needed(tiny, store, tmp_path, monkeypatch):
+    def load(self):
+        raise InputError("no images")
+
+    monkeypatch.setattr(Images, "load", load)
+    assert fbm(store.path, "--output", tmp_path / "report.html").exit_code == 0
+    assert ABOUT["fig4"].paragraphs[0] in Outline((tmp_path / "report.html").read_text()).text
+    other = replace(TINY, dataset="mnist", folder="elsewhere")
+    monkeypatch.setattr(scales, "quick", lambda folder: other)
+    with pytest.raises(InputError, match="less than half of the runs of any figure of the quick"):
+        fbm(store.path, "--folder", "elsewhere", "--output", tmp_path / "report.html")
 
 
-def test_data_that_cannot_be_loaded_are_asked_for_once(store, monkeypatch):
-    asked = []
-
-    def load(dataset, **options):
-        asked.append(dataset)
-        raise InputError("no network")
-
-    monkeypatch.setattr(scales, "images", load)
-    monkeypatch.setattr(story, "FIGURES", {"fig3": fig3, "fig4": fig4, "fig5": fig5})
-    scales._checksum.cache_clear()
-    for times in (1, 2):  # asked again, it tries again
-        found = story.gather(store, replace(TINY, dataset="mnist", folder="elsewhere"))
-        assert found.unknown == dict.fromkeys(("fig3", "fig4", "fig5"), "no network")
-        assert asked == ["mnist"] * times
+@pytest.mark.parametrize("scale", [scales.quick(), scales.full("nowhere")], ids=["quick", "full"])
+def test_every_plan_is_made_without_data(scale, monkeypatch):
+    monkeypatch.setattr(Images, "load", lambda self: pytest.fail("data were asked for"))
+    for planned in (*FIGURES.values(), *EXPERIMENTS.values()):
+        jobs = planned.plan(scale)
+        assert len({job.spec for job in jobs}) == len(jobs) > 0
 
 
 def test_the_help_says_which_folder():
