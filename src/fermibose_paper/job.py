@@ -156,6 +156,8 @@ def _copy(values: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
             f"{name} must be a dict of arguments by name, not a {type(values).__name__}"
         )
     copy = dict(values)
+    if not copy:
+        return copy, "{}"
     if _SCALARS.issuperset(map(type, copy.values())) and {str}.issuperset(map(type, copy)):
         with suppress(ValueError):  # of NaN, which has a text of its own
             return copy, _canonical(copy)
