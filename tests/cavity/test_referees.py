@@ -9,7 +9,7 @@ import pytest
 from scipy.special import roots_legendre
 
 from fermibose.cavity import Instance, Pairs, ground_state, hmc, sample_instance, sampling
-from fermibose.cavity.landscape import Landscape
+from fermibose.cavity.ground import Landscape
 from fermibose.cavity.sampling import ladder, overlap
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solve
@@ -228,11 +228,11 @@ def test_arguments_are_checked():
     instance = sample_instance(Problem(), 10, seed=0)
     with pytest.raises(InputError, match="finite beta"):
         hmc(instance.at(math.inf))
-    with pytest.raises(InputError, match="trajectories must be an integer >= 20"):
+    with pytest.raises(InputError, match="trajectories must be a whole number of at least 20"):
         hmc(instance, trajectories=3)
     with pytest.raises(InputError, match="10 finite weights"):
         hmc(instance, start=np.ones(3))
-    with pytest.raises(InputError, match="must be > 0"):
+    with pytest.raises(InputError, match=r"hottest .* must be a finite number > 0"):
         hmc(instance, hottest=-1.0)
     with pytest.raises(InputError, match="10 finite weights"):
         ground_state(instance, start=np.full(10, np.nan))
