@@ -42,6 +42,21 @@ def test_energy_and_gradient(activation):
     np.testing.assert_allclose(landscape.pair_energy(w), (energy - decay) / 12)
 
 
+@pytest.mark.parametrize("k", [3, 30, 300, 1000])
+def test_a_steep_activation_is_tanh_of_larger_weights(k):
+    """φ(z) = tanh(kz) at w is tanh at kw, whose slope is known: the gradient of the pairs is k
+    times that, and only the decay, made weak here, knows the weights themselves."""
+    tiny = 1e-12
+    steep = Problem(alpha=1.5, activation=lambda z: np.tanh(k * z), weight_decay=tiny)
+    instance = sample_instance(steep, 8, seed=0)
+    w = np.random.default_rng(0).standard_normal((8, 3)) / k
+    energy, gradient = Landscape(instance).energy_and_gradient(w)
+    plain = replace(instance, problem=Problem(alpha=1.5, weight_decay=tiny))
+    expected, slope = Landscape(plain).energy_and_gradient(k * w)
+    np.testing.assert_allclose(energy, expected, rtol=1e-9)
+    np.testing.assert_allclose(gradient, k * slope, rtol=0, atol=1e-9 * k * np.abs(slope).max())
+
+
 def two_weights(beta):
     """Three pairs that two weights feel strongly; fermions make two modes."""
     problem = Problem(alpha=1.5, beta=beta, weight_decay=0.4)

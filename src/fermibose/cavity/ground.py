@@ -19,7 +19,7 @@ from fermibose.compute import threads
 from fermibose.errors import InputError
 from fermibose.theory import Array, Predictions, Problem
 
-_STENCIL = 1e-3  # step of the five-point derivative of an activation other than tanh
+_STENCIL = 1e-3  # step of the five-point derivative of an activation other than tanh, if not steep
 
 
 class Landscape:
@@ -55,10 +55,11 @@ def _with_slope(problem: Problem) -> Callable[[Array], tuple[Array, Array]]:
     phi = problem.phi
     if problem.activation == "tanh":
         return lambda z: (p := phi(z), 1 - p**2)
+    h = _STENCIL / problem.steepness
 
     def differences(z: Array) -> tuple[Array, Array]:
-        a, b, d, e = (phi(z + k * _STENCIL) for k in (-2, -1, 1, 2))
-        return phi(z), (a - e + 8 * (d - b)) / (12 * _STENCIL)
+        a, b, d, e = (phi(z + k * h) for k in (-2, -1, 1, 2))
+        return phi(z), (a - e + 8 * (d - b)) / (12 * h)
 
     return differences
 
