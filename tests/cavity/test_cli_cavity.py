@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fermibose.cavity import amp, ground_state, hmc, sample_instance
-from fermibose.cavity.bp import bp_memory
-from fermibose.cavity.measure import measure_messages, measure_representation, measure_sampling
+from fermibose.cavity import amp, bp_memory, ground_state, hmc, sample_instance
 from fermibose.cli import app
 from fermibose.errors import InputError
+from fermibose.paper.cavity_measure import (
+    measure_messages,
+    measure_representation,
+    measure_sampling,
+)
 from fermibose.theory import Problem, solve
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "cavity.py"

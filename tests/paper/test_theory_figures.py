@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fermibose.cavity import amp, sample_instance
-from fermibose.cavity.figures import draw_methods
 from fermibose.paper import fig2, instances, rho
 from fermibose.paper.agreement import chance, two_sigma
+from fermibose.paper.cavity_drawing import draw_methods
 from fermibose.paper.scale import full, quick
 from fermibose.paper.theory_curves import curve_of, measure_curve
 from fermibose.plotting import canvas

@@ -1,71 +1,161 @@
-"""Drawings of measured instances: their points beside a curve, their outputs.
+"""Drawings of one run on one instance: its sweeps, its walk or its descents, beside the theory."""
 
-Rows are those of :mod:`fermibose.cavity.measure`, one instance each.
-"""
-
-import math
-from collections.abc import Iterable, Sequence
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from fermibose.cavity.measure import Row
-from fermibose.plotting import COLOURS
+from fermibose.cavity.estimate import Estimate
+from fermibose.cavity.ground import GroundState
+from fermibose.cavity.messages import state_evolution
+from fermibose.cavity.sampling import Sampling
+from fermibose.plotting import COLOURS, figure
+from fermibose.theory import Array, Solution
 
-_MARKS = {
-    "bp": ("s", "boson", "BP"),
-    "amp": ("o", "machine", "AMP"),
-    "tempered": ("^", "baseline", "sampling"),
-    "hmc": ("v", "highlight", "sampling, not tempered"),
-}
-
-
-def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
-    """Mean over instances and its standard error (NaN for a single one)."""
-    array = np.array(list(values))
-    error = array.std(ddof=1) / math.sqrt(array.size) if array.size > 1 else math.nan
-    return float(array.mean()), float(error)
+_OVERLAPS = (("M", "machine", "|M|"), ("q", "baseline", "q"), ("Q", "boson", "Q"))
+# Ticks of what is counted.
+_COUNTED: Any = {"integer": True, "steps": [1, 2, 5, 10], "min_n_ticks": 1}
+_LIMIT = "theory (N → ∞)"
+_BLOCKS = 20  # of a walk, whose means are drawn
+_CHAINS = ("machine", "baseline", "boson", "fermion", "highlight")
 
 
-def draw_methods(ax: Any, rows: Sequence[Row], parameter: str) -> None:
-    """ε_g against ``parameter``: one marker series for every method and size, means and errors.
+def draw_trajectory(
+    path: str | Path, found: Estimate, theory: Solution | None, *, damped: bool
+) -> None:
+    """|M|, q, Q and both losses sweep by sweep, the theory's values as lines.
 
-    A filled mark is the mean of the instances that converged; an open one, where none did, of the
-    last sweeps of all. Marks of several series at one value stand side by side around it, so as not
-    to hide each other.
+    damped: leaves out state evolution, which describes AMP without damping only.
     """
-    series = sorted({(r["method"], r["n"]) for r in rows})
-    measured = {(r["method"], r["n"], r[parameter]) for r in rows}
-    for k, (method, n) in enumerate(series):
-        mark, colour, name = _MARKS[method]
-        mine = [r for r in rows if (r["method"], r["n"]) == (method, n)]
-        label: str | None = f"{name}, N = {n}"
-        for value in sorted({r[parameter] for r in mine}):
-            here = [r for r in mine if r[parameter] == value]
-            good = [r for r in here if r["converged"]]
-            mean, error = mean_and_error(r["generalization_loss"] for r in good or here)
-            error = np.nan_to_num(error)
-            face = COLOURS[colour] if good else "white"
-            together = [s for s in series if (*s, value) in measured]
-            points = 2.5 * (together.index((method, n)) - (len(together) - 1) / 2)
-            aside = ScaledTranslation(points / 72, 0, ax.figure.dpi_scale_trans)
-            ax.errorbar(
-                value, mean, error, fmt=mark, ms=4 + k % 2, color=COLOURS[colour],
-                mfc=face, capsize=2, label=label, transform=ax.transData + aside,
-            )  # fmt: skip
-            label = None
+    with figure(path, columns=3, size=(12.0, 3.9)) as (fig, axes):
+        fig.suptitle(found.verdict, fontsize=10)
+        overlaps, losses, residual = axes[0]
+        _draw_overlaps(overlaps, found, theory)
+        if not damped:
+            _draw_evolution(overlaps, found)
+        _draw_losses(losses, found, theory)
+        _draw_sweeps(residual, found.history.residual, "published")
+        residual.set(title="largest undamped change", yscale="log")
+        for ax in axes[0]:
+            ax.set_xlabel("sweep")
+            ax.xaxis.set_major_locator(MaxNLocator(**_COUNTED))
+        _legend_below(fig, overlaps, losses)
 
 
-def draw_inset(box: Any, inset: Row, *, last: bool) -> None:
-    """Outputs of new inputs of both classes on one line, blue y = −1 and red y = +1."""
-    outputs, labels = np.array(inset["outputs"]), np.array(inset["labels"])
-    for y, colour in ((-1, "#0072B2"), (1, "#D55E00")):
-        mine = outputs[labels == y]
-        box.plot(mine, np.full(mine.size, 0.2 * y), "|", color=colour, ms=5, mew=0.5)
-    box.set(xlim=(-1.05, 1.05), ylim=(-0.6, 0.6), yticks=[])
-    box.grid(False)
-    box.set_xticks([-1, 0, 1] if last else [])
-    box.tick_params(labelsize=7)
-    settled = "" if inset["converged"] else ", last sweep"
-    box.set_title(f"Δ = {inset['delta']:g}{settled}", fontsize=7, pad=1)
+def _draw_sweeps(ax: Any, values: Any, colour: str, label: str | None = None) -> None:
+    """A quantity after every sweep; a single sweep is a dot."""
+    style = "-" if len(values) > 1 else "."
+    ax.plot(np.arange(1, len(values) + 1), values, style, color=COLOURS[colour], label=label)
+
+
+def _draw_overlaps(ax: Any, found: Estimate, theory: Solution | None) -> None:
+    for name, colour, label in _OVERLAPS:
+        _draw_sweeps(ax, np.abs(getattr(found.history, name)), colour, label)
+        _draw_theory(ax, theory, name, colour)
+    ax.set_title("overlaps (dotted: theory)" if theory else "overlaps")
+    if found.diverged:  # the last sweeps would flatten all others
+        ax.set_yscale("log")
+
+
+def _draw_evolution(ax: Any, found: Estimate) -> None:
+    """State evolution from the first sweep whose M has left chance."""
+    history = found.history
+    first = max(1, int(np.argmax(np.abs(history.M) > 0.1)))
+    M, q, Q = (getattr(history, name)[first - 1] for name in ("M", "q", "Q"))
+    limit = state_evolution(found.problem, M=M, Q=Q, V=q - Q, sweeps=found.iterations - first)
+    sweeps = np.arange(first + 1, found.iterations + 1)
+    for name, _, _ in _OVERLAPS:
+        values, label = np.abs(getattr(limit, name)), "state evolution" if name == "M" else None
+        ax.plot(sweeps, values, "--", color=COLOURS["theory"], lw=1, label=label)
+
+
+def _draw_losses(ax: Any, found: Estimate, theory: Solution | None) -> None:
+    test, train = found.history.generalization_loss(found.problem), found.history.training_loss
+    _draw_sweeps(ax, test, "fermion", "test loss $ε_g$")
+    _draw_theory(ax, theory, "generalization_loss", "fermion")
+    _draw_sweeps(ax, train, "highlight", "training energy")
+    _draw_theory(ax, theory, "training_energy", "highlight")
+    ax.set(title="losses (dotted: theory)" if theory else "losses", ylim=(0, None))
+
+
+def _draw_theory(
+    ax: Any, theory: Solution | None, name: str, colour: str = "theory", label: str | None = None
+) -> None:
+    """The theory's value of a quantity, if there is a theory, as a line across the panel."""
+    if theory is not None:
+        ax.axhline(getattr(theory, name), color=COLOURS[colour], ls=":", lw=1.2, label=label)
+
+
+def _legend_below(fig: Figure, *axes: Any, title: str | None = None) -> None:
+    """One legend for the figure, outside its panels, of what these panels label."""
+    handles = [line for ax in axes for line in ax.get_legend_handles_labels()[0]]
+    fig.legend(
+        handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8,
+        title=title, title_fontsize=8,
+    )  # fmt: skip
+
+
+def draw_walk(path: str | Path, found: Sampling, theory: Solution | None) -> None:
+    """|M|, q, Q and energy of the coldest copies, trajectory by trajectory: a colour per chain.
+
+    Q is of all chains together, in grey, and left out if there is only one.
+    """
+    walk = found.history
+    panels = [("|M|", walk.M, "M"), ("q", walk.q, "q")]
+    panels += [("Q between chains", walk.Q[:, None], "Q")] * (walk.M.shape[1] > 1)
+    panels.append(("training energy of a pair", walk.energy, "training_energy"))
+    with figure(path, columns=len(panels), size=(3.6 * len(panels), 4.1)) as (fig, axes):
+        fig.suptitle(found.verdict, fontsize=10)
+        for ax, (title, series, name) in zip(axes[0], panels, strict=True):
+            colours = ("published",) if name == "Q" else _CHAINS
+            for k, (values, colour) in enumerate(zip(series.T, cycle(colours), strict=False)):
+                _draw_chain(ax, values, COLOURS[colour], f"chain {k + 1}")
+            _draw_theory(ax, theory, name, label=_LIMIT)
+            ax.set(title=title, xlabel="trajectory after warm-up")
+        _legend_below(
+            fig, axes[0, 0], title=f"thin: every trajectory; thick: means of {_BLOCKS} blocks"
+        )
+
+
+def _draw_chain(ax: Any, values: Array, colour: str, label: str) -> None:
+    """Every trajectory thin; means of blocks thick, which thousands of trajectories would hide."""
+    kept = np.arange(1, values.size + 1)
+    ax.plot(kept, values, color=colour, lw=0.5, alpha=0.3)
+    x, mean = ([part.mean() for part in np.array_split(array, _BLOCKS)] for array in (kept, values))
+    ax.plot(x, mean, color=colour, label=label, zorder=3)  # above the thin lines of all chains
+
+
+def draw_descents(path: str | Path, found: GroundState, theory: Solution | None) -> None:
+    """Energy per weight and |M| that every start led to, from the lowest energy up.
+
+    The first start, w = 1 unless another was given, is a diamond; open marks did not converge.
+    """
+    ends = found.history
+    panels = (("energy per weight", ends.energy, "free_energy"), ("|M|", np.abs(ends.M), "M"))
+    with figure(path, columns=2, size=(9.0, 3.9)) as (fig, axes):
+        fig.suptitle(found.verdict, fontsize=10)
+        for ax, (title, values, name) in zip(axes[0], panels, strict=True):
+            _draw_ends(ax, found, values)
+            _draw_theory(ax, theory, name, label=_LIMIT)
+            ax.set(title=title, xlabel="descent, by energy")
+            ax.xaxis.set_major_locator(MaxNLocator(**_COUNTED))
+        _legend_below(fig, axes[0, 0])
+
+
+def _draw_ends(ax: Any, found: GroundState, values: Array) -> None:
+    """A mark for every descent, placed by its rank in energy."""
+    rank = found.history.energy.argsort(kind="stable").argsort() + 1
+    first, converged = np.arange(rank.size) == 0, found.history.converged
+    for start, mine, mark, colour in (
+        ("first start (w = 1 by default)", first, "D", COLOURS["baseline"]),
+        ("random starts", ~first, "o", COLOURS["machine"]),
+    ):
+        for label, which, face in (
+            (start, mine & converged, colour),
+            (f"{start}, not converged", mine & ~converged, "white"),
+        ):
+            if which.any():
+                ax.plot(rank[which], values[which], mark, color=colour, mfc=face, ms=5, label=label)

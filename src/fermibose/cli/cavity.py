@@ -123,7 +123,7 @@ def _check_options(method: str, beta: float | None, softness: float, given: dict
 def _check_memory(problem: "Problem", n: int) -> None:
     """Refuse belief propagation that does not fit, before any work."""
     from fermibose import checks
-    from fermibose.cavity.bp import bp_memory
+    from fermibose.cavity import bp_memory
 
     pairs = round(problem.alpha * n)
     checks.memory(
@@ -147,7 +147,7 @@ def _run(method: str, instance: "Instance", given: dict[str, Any]) -> Any:
 
 
 def _draw(path: Path, method: str, found: Any, theory: "Solution | None", *, damped: bool) -> None:
-    from fermibose.cavity.run_figures import draw_descents, draw_trajectory, draw_walk
+    from fermibose.cavity import draw_descents, draw_trajectory, draw_walk
 
     if method == "hmc":
         draw_walk(path, found, theory)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from fermibose.cavity.figures import draw_inset, draw_methods, mean_and_error
-from fermibose.cavity.measure import measure_representation
+from fermibose.paper.cavity_drawing import draw_inset, draw_methods
+from fermibose.paper.cavity_measure import measure_representation
 from fermibose.paper.drawing import legend
 from fermibose.paper.instances import instance_job
 from fermibose.paper.scale import Scale
@@ -15,6 +15,7 @@ from fermibose.paper.series import Floats, Run, finished
 from fermibose.paper.theory_curves import curve_job, curve_of, draw_curve
 from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
+from fermibose.statistics import summary
 from fermibose.sweep import Job, Row, measurement
 from fermibose.theory.curves import SYMBOLS
 
@@ -121,9 +122,7 @@ def _against_theory(
     if curve is None or not runs:
         return
     groups = _deviations(runs, parameter, curve)
-    means = {
-        where: mean_and_error(values) for where, values in groups.items() if len(values) >= FEWEST
-    }
+    means = {where: summary(values) for where, values in groups.items() if len(values) >= FEWEST}
     symbol, many = SYMBOLS[parameter], "s" * (len(groups) > 1)
     claim = f"{name}: ε_g / theory − 1 along {symbol}, means of instances, farthest"
     claim += f" at {len(means)} of {len(groups)} point{many}"
@@ -132,7 +131,7 @@ def _against_theory(
         note += f"; at fewer than half of the points at least {FEWEST}, too few to judge"
         yield Verdict("fig2", claim, None, 0.0, TOLERANCE, unit="%", note=note)
         return
-    (n, value), (mean, error) = max(means.items(), key=lambda item: abs(item[1][0]))
+    (n, value), (mean, error, _) = max(means.items(), key=lambda item: abs(item[1].mean))
     note += f"; farthest at N = {n}, {symbol} = {value:g}"
     yield Verdict("fig2", claim, mean, 0.0, TOLERANCE, error=number(error), unit="%", note=note)
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from fermibose.cavity.figures import mean_and_error
-from fermibose.cavity.measure import measure_messages, measure_sampling
 from fermibose.paper.agreement import RARE, chance, two_sigma
+from fermibose.paper.cavity_measure import measure_messages, measure_sampling
 from fermibose.paper.drawing import legend
 from fermibose.paper.scale import Scale
 from fermibose.paper.series import Run, finished
 from fermibose.paper.verdict import Sense, Verdict, number
 from fermibose.plotting import COLOURS, canvas
+from fermibose.statistics import summary
 from fermibose.sweep import Job, Row, measurement
 from fermibose.theory import Problem, Solution, solve
 
@@ -92,7 +92,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         for name in QUANTITIES:
             off, note = None, TOO_FEW
             if len(good) > 2:
-                mean, error = mean_and_error(r.result[name] for r in good)
+                mean, error, _ = summary(r.result[name] for r in good)
                 off = (mean - getattr(theory, name)) / error
                 note = f"{mean:.4f} ± {error:.4f} of {len(good)} instances"
             found.append(
@@ -149,7 +149,7 @@ def _walk_verdicts(rows: Sequence[Row]) -> list[Verdict]:
         enough = {n: values for n, values in every.items() if len(values) > 2}
         if every:
             n, values = max((enough or every).items())
-            mean, error = mean_and_error(values)
+            mean, error, _ = summary(values)
             tolerance = 0.01 * getattr(_theory(*SAMPLED), name) if sense == "near" else 0.0
             found.append(
                 Verdict("instances", f"{WALKS[method]}, N = {n}: {name} minus that of AMP",
@@ -169,7 +169,7 @@ def _draw_point(panels: Any, rows: Sequence[Row], point: tuple[float, float], co
     for ax, name in zip(panels, QUANTITIES, strict=False):
         exact = getattr(theory, name)
         good = {n: [r[name] for r in group if r["converged"]] for n, group in groups.items()}
-        lines = [(1 / n, *mean_and_error(values)) for n, values in good.items() if values]
+        lines = [(1 / n, *summary(values)[:2]) for n, values in good.items() if values]
         if lines:
             x, mean, error = np.nan_to_num(np.array(lines)).T
             ax.errorbar(x, mean / exact - 1, error / exact, fmt="o-", ms=4, lw=1, capsize=2,
@@ -181,7 +181,7 @@ def _draw_point(panels: Any, rows: Sequence[Row], point: tuple[float, float], co
 def _draw_walks(ax: Any, rows: Sequence[Row]) -> None:
     for (method, name), colour in zip(WALKS.items(), ("fermion", "highlight"), strict=True):
         lines = [
-            (1 / n, *mean_and_error(v)) for n, v in sorted(_differences(rows, method, "M").items())
+            (1 / n, *summary(v)[:2]) for n, v in sorted(_differences(rows, method, "M").items())
         ]
         if lines:
             x, mean, error = np.nan_to_num(np.array(lines)).T
@@ -218,5 +218,5 @@ def _theory(alpha: float, beta: float) -> Solution:
 
 
 def _cell(values: Iterable[float]) -> str:
-    mean, error = mean_and_error(values)
+    mean, error, _ = summary(values)
     return f"{mean:.4f}" if np.isnan(error) else f"{mean:.4f} ± {error:.4f}"

@@ -1,19 +1,18 @@
-"""One measurement on one instance, as plain numbers: what a job runner calls."""
+"""One measurement on one instance, as a row of numbers: what a job runner calls."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fermibose.cavity.amp import amp
-from fermibose.cavity.bp import belief_propagation
-from fermibose.cavity.estimate import Estimate
-from fermibose.cavity.instance import sample_instance
-from fermibose.cavity.sampling import hmc
+from fermibose.cavity import Estimate, amp, belief_propagation, hmc, sample_instance
 from fermibose.errors import InputError
-from fermibose.theory.problem import Problem
+from fermibose.theory import Problem
 
 Row = dict[str, Any]
+# What rows call the two kinds of sampling. The plain walk has been "hmc" there since the first rows
+# were stored, and stays so; everywhere else hmc is tempered, and what is not is called plain.
+TEMPERED, PLAIN = "tempered", "hmc"
 _MESSAGES = {"amp": amp, "bp": belief_propagation}
 
 
@@ -75,7 +74,7 @@ def measure_sampling(
         warm_up=warm_up,
     )
     return {
-        "method": "hmc" if hottest is None else "tempered", "n": n, "seed": seed, **parameters,
+        "method": PLAIN if hottest is None else TEMPERED, "n": n, "seed": seed, **parameters,
         "hottest": hottest, "aligned": aligned, "M": found.M, "q": found.q, "Q": found.Q,
         **{f"{name}_error": error for name, error in found.errors.items()},
         "generalization_loss": found.generalization_loss, "training_loss": found.training_loss,
