@@ -5,6 +5,7 @@ from fermibose.theory.curves import Curve, trace
 from fermibose.theory.diagram import PhaseDiagram, phase_diagram
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Problem
+from fermibose.theory.quantities import check_quantity
 from fermibose.theory.replica import Conjugates, Overlaps
 from fermibose.theory.rsb import BrokenSolution, solve_broken
 from fermibose.theory.solution import Solution
@@ -20,6 +21,7 @@ __all__ = [
     "Problem",
     "Solution",
     "branches",
+    "check_quantity",
     "critical_point",
     "disordered",
     "phase_diagram",
