@@ -80,15 +80,15 @@ console = Console(highlight=False)
 
 @dataclass(frozen=True)
 class Fields:
-    """Stands for one option per field in a signature where a command takes a dataclass.
+    """In the signature of a command that takes a dataclass: an option for each field with a help.
 
     ``problem: Annotated["Problem", Fields("fermibose.theory:Problem", {None: PROBLEM})]`` is
     ``--alpha``, ``--delta`` …, with the types and defaults of the fields of that name, and the
-    command is called with the Problem that they make.
+    command is called with the Problem that they make. Fields without a help keep their default.
     """
 
     home: str  # of the dataclass, as module:name
-    help: Mapping[str | None, Mapping[str, str]]  # heading → field → text; other fields stay as are
+    help: Mapping[str | None, Mapping[str, str]]  # heading → field → text
     types: Mapping[str, Any] = field(default_factory=dict)  # where narrower than the field's
     defaults: Mapping[str, Any] = field(default_factory=dict)  # where not the field's
 
