@@ -17,9 +17,10 @@ from fermibose.attacks.curves import (
 from fermibose.attacks.methods import fgsm, gaussian_noise, one_step_l2, pgd
 from fermibose.attacks.result import AttackResult
 from fermibose.attacks.strengths import accuracy_curve
-from fermibose.attacks.threat import ThreatModel
+from fermibose.attacks.threat import LARGEST, ThreatModel
 
 __all__ = [
+    "LARGEST",
     "PAPER_STRENGTHS",
     "Adversary",
     "AttackResult",

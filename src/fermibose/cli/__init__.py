@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -9,19 +10,45 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from fermibose.cli.attack import attack
-from fermibose.cli.audit import audit
+from fermibose.cli.attack import attack, audit
 from fermibose.cli.cavity import cavity
 from fermibose.cli.demo import demo
-from fermibose.cli.evaluate import evaluate
+from fermibose.cli.options import with_fields
 from fermibose.cli.report import report
 from fermibose.cli.reproduce import reproduce
 from fermibose.cli.theory import theory
-from fermibose.cli.train import train
+from fermibose.cli.train import evaluate, train
 from fermibose.errors import FermiboseError
 
 
+def version() -> None:
+    """Print the version."""
+    from fermibose import __version__
+
+    typer.echo(__version__)
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    command.__name__: command
+    for command in (
+        demo, train, evaluate, attack, audit, theory, report, reproduce, cavity, version
+    )
+}  # fmt: skip
+_LOOK: Any = {
+    "add_completion": False,
+    "rich_markup_mode": "markdown",
+    "pretty_exceptions_enable": False,
+}
+
+
 class _Commands(TyperGroup):
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command asked for, only now with its options: some are read off a slow room."""
+        name, _, rest = super().resolve_command(ctx, args)
+        alone = typer.Typer(**_LOOK)
+        alone.command(name)(with_fields(_COMMANDS[str(name)]))
+        return name, typer.main.get_command(alone), rest
+
     def invoke(self, ctx: Any) -> Any:
         """Say that Ctrl-C was heard; Typer itself would end without a word."""
         try:
@@ -35,28 +62,10 @@ app = typer.Typer(
     cls=_Commands,
     help="The Fermi-Bose machine: local contrastive learning without backpropagation.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
+    **_LOOK,
 )
-
-app.command()(demo)
-app.command()(train)
-app.command()(evaluate)
-app.command()(attack)
-app.command()(audit)
-app.command()(theory)
-app.command()(report)
-app.command()(reproduce)
-app.command()(cavity)
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    from fermibose import __version__
-
-    typer.echo(__version__)
+for _name, _command in _COMMANDS.items():  # for the list in the help
+    app.command(_name, help=_command.__doc__)(lambda: None)
 
 
 def main() -> None:

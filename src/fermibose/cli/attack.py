@@ -1,4 +1,4 @@
-"""``fbm attack``."""
+"""``fbm attack`` and ``fbm audit``: a saved model under attack, and whether that can be trusted."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -21,7 +21,7 @@ from fermibose.cli.options import (
     console,
     say,
 )
-from fermibose.cli.subject import load_attacked, title
+from fermibose.cli.subject import identity, load_attacked, title
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
@@ -71,18 +71,14 @@ def attack(
     examples.png into OUTPUT. Ctrl-C stops; finished attacks are kept.
     """
     from fermibose.attacks import ThreatModel
-    from fermibose.machine.compute import compute_settings
+    from fermibose.machine import compute_settings
 
     threat = ThreatModel(norm, eps)
     check_folder(output)
     net, dataset = load_attacked(model, data, folder, per_class)
     chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     results: list[AttackResult] = []
-    record: dict[str, Any] = {
-        "model": str(model),
-        "data": {"name": dataset.name, "checksum": dataset.checksum},
-        "results": [],
-    }
+    record = identity(model, dataset) | {"results": []}
     try:
         with compute_settings(threads):
             for name in dict.fromkeys(chosen):
@@ -122,8 +118,7 @@ def _curve(net: "FermiBoseNet", dataset: "Dataset", threat: "ThreatModel", seed:
     """The one-step or noise curve, to the paper's largest strength or twice the one asked for."""
     import numpy as np
 
-    from fermibose.attacks import PAPER_STRENGTHS, accuracy_curve
-    from fermibose.attacks.threat import LARGEST
+    from fermibose.attacks import LARGEST, PAPER_STRENGTHS, accuracy_curve
 
     strengths: Any = PAPER_STRENGTHS
     if threat.norm == "l2":
@@ -188,3 +183,49 @@ def _draw(
         classes=net.config["classes"],
     )
     return ["curve.png", "examples.png"]
+
+
+def audit(
+    model: ModelArgument,
+    norm: Annotated[Literal["linf", "l2"], Option(help="What bounds the change.")] = "linf",
+    eps: EpsilonOption = 0.1,
+    probe: Annotated[int, Option(help="Images that the checks look at.")] = 200,
+    tolerance: Annotated[
+        float, Option(help="Fraction of images by which two attacks may differ.")
+    ] = 0.02,
+    data: ModelDataOption = None,
+    folder: FolderOption = None,
+    per_class: AttackedOption = 100,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 1,
+    output: Annotated[Path, Option(help="Folder for the evidence.")] = Path("fbm-audit"),
+) -> None:
+    """Attack a saved model with everything, and say whether the robust accuracy can be trusted.
+
+    Writes audit.json and audit.png into OUTPUT. Exits with 0 whatever the verdict.
+    """
+    from rich.table import Table
+
+    from fermibose.attacks import ThreatModel
+    from fermibose.attacks import audit as run_audit
+    from fermibose.attacks.figures import draw_audit
+    from fermibose.machine import compute_settings
+
+    threat = ThreatModel(norm, eps)
+    check_folder(output)
+    net, dataset = load_attacked(model, data, folder, per_class)
+    x, y = dataset.x_test, dataset.y_test
+    with compute_settings(threads):
+        found = run_audit(net, x, y, threat, probe=probe, tolerance=tolerance, seed=seed)
+    table = Table(title=title(model, dataset))
+    table.add_column("check")
+    table.add_column("", justify="center")
+    table.add_column("evidence", overflow="fold")
+    for check in found.checks:
+        style = {"passed": "green", "inconclusive": "yellow", "FAILED": "bold red"}[check.outcome]
+        table.add_row(check.name, f"[{style}]{check.outcome}[/]", escape(check.evidence))
+    console.print(table)
+    console.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True)
+    write_json(output / "audit.json", identity(model, dataset) | found.as_dict())
+    draw_audit(found, output / "audit.png")
+    say(f"written to {output}: audit.json, audit.png")

@@ -5,12 +5,13 @@ returns fresh arrays that the caller may change.
 """
 
 from fermibose.data.bundled import load_digits, load_mnist5k
-from fermibose.data.dataset import Dataset, load_dataset
+from fermibose.data.dataset import NAMES, Dataset, load_dataset
 from fermibose.data.idx import load_idx, read_idx
 from fermibose.data.openml import load_openml
 from fermibose.data.subsets import paper_split, per_class
 
 __all__ = [
+    "NAMES",
     "Dataset",
     "load_dataset",
     "load_digits",

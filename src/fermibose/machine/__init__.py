@@ -1,7 +1,8 @@
 """The machine: local layers trained on pairs, a readout, and the network they make."""
 
 from fermibose.machine.baselines import InputNoise, train_logistic, train_mlp
-from fermibose.machine.evaluation import Evaluation, evaluate
+from fermibose.machine.compute import compute_settings
+from fermibose.machine.evaluation import Evaluation, evaluate, summarise
 from fermibose.machine.examples import RangeWarning
 from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
 from fermibose.machine.layers import LocalDense
@@ -24,7 +25,9 @@ __all__ = [
     "SelfSupervised",
     "Shift",
     "Training",
+    "compute_settings",
     "evaluate",
+    "summarise",
     "train",
     "train_kernel_ridge",
     "train_logistic",

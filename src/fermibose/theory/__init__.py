@@ -7,6 +7,7 @@ from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.fixed_point import History as Steps
 from fermibose.theory.observables import generalization_loss
 from fermibose.theory.problem import Array, Problem
+from fermibose.theory.quantities import check_quantity
 from fermibose.theory.replica import Conjugates, Overlaps
 from fermibose.theory.rsb import BrokenSolution, solve_broken
 from fermibose.theory.saddle import SaddlePoint
@@ -29,6 +30,7 @@ __all__ = [
     "Solution",
     "Steps",
     "branches",
+    "check_quantity",
     "critical_point",
     "disordered",
     "generalization_loss",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fermibose.compute import Interrupted
 from fermibose.errors import InputError
 from fermibose.theory.checks import SYMBOLS, check_tol, numbers
 from fermibose.theory.curves import along, attempt
@@ -15,7 +16,7 @@ from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.quantities import COLUMNS, check_quantity, write_csv
 from fermibose.theory.solution import Solution
-from fermibose.theory.workers import Interrupted, spread
+from fermibose.theory.workers import spread
 
 
 @dataclass(frozen=True)

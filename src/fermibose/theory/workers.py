@@ -1,23 +1,16 @@
 """Work shared by processes, with a progress bar: results come in the order of the tasks."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import joblib
 
+from fermibose.compute import Interrupted
 from fermibose.progress import progress_bar
 from fermibose.theory.checks import check_workers
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with what was finished before it in ``done``."""
-
-    def __init__(self, done: Any) -> None:
-        super().__init__()
-        self.done = done
 
 
 def spread(
