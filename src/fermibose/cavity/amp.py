@@ -28,8 +28,8 @@ from fermibose.cavity.channel import Moments, PairChannel
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, Pairs, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
-from fermibose.theory.problem import Array
-from fermibose.theory.threads import one_thread
+from fermibose.compute import threads
+from fermibose.theory import Array
 
 
 class _Products:
@@ -102,7 +102,7 @@ class _Amp:
         return x[self.n : 2 * self.n]
 
 
-@one_thread
+@threads(1)
 def amp(
     instance: Instance,
     *,

@@ -30,8 +30,8 @@ from fermibose.cavity.checks import number
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, symmetric
 from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
-from fermibose.theory.problem import Array
-from fermibose.theory.threads import one_thread
+from fermibose.compute import threads
+from fermibose.theory import Array
 
 _BLOCK = 20_000  # messages integrated at a time
 _MEMORY = 6  # earlier sweeps that acceleration remembers
@@ -105,7 +105,7 @@ class _Bp:
         return A, x1 * f[..., 0] + x2 * f[..., 1], tuple(map(float, sums))
 
 
-@one_thread
+@threads(1)
 def belief_propagation(
     instance: Instance,
     *,

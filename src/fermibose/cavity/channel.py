@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fermibose.cavity.lattice import check_size, lattice_steps
-from fermibose.theory.grid import SQRT2, Axis
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.table import pair_table
+from fermibose.theory import SQRT2, Array, Axis, Problem, pair_table
 
 _DEPTH = 21.0  # nodes below e^{−this} of the largest do not count
 _CHUNK = 60_000  # nodes handled at a time: they stay in the cache

@@ -9,14 +9,12 @@ the saddle-point equations, undamped. Its fixed points are the saddle points of
 from fermibose.cavity.checks import number, whole
 from fermibose.cavity.estimate import History
 from fermibose.cavity.passing import LOOSEST
+from fermibose.compute import threads
 from fermibose.errors import InputError
-from fermibose.theory.problem import Problem
-from fermibose.theory.replica import Overlaps
-from fermibose.theory.saddle import SaddlePoint, distance, update
-from fermibose.theory.threads import one_thread
+from fermibose.theory import Overlaps, Problem, SaddlePoint, saddle_distance, saddle_update
 
 
-@one_thread
+@threads(1)
 def state_evolution(
     problem: Problem, *, M: float, Q: float, V: float | None = None, sweeps: int
 ) -> History:
@@ -41,10 +39,10 @@ def state_evolution(
         floor = problem.weight_decay / LOOSEST - problem.weight_decay
         if conjugate.chi < floor:  # AMP bounds its variances there
             conjugate = type(conjugate)(conjugate.M, conjugate.Q, floor)
-        new = update(problem, state, conjugate)
+        new = saddle_update(problem, state, conjugate)
         history.M.append(new.M)
         history.Q.append(new.Q)
         history.q.append(new.q(problem.beta))
-        history.residual.append(distance(problem, new, state))
+        history.residual.append(saddle_distance(problem, new, state))
         state = new
     return history

@@ -9,9 +9,8 @@ from scipy.optimize import minimize
 from fermibose.cavity.checks import number, whole
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.cavity.landscape import Landscape
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.solution import Predictions
-from fermibose.theory.threads import one_thread
+from fermibose.compute import threads
+from fermibose.theory import Array, Predictions, Problem
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class GroundState(Predictions):
         )
 
 
-@one_thread
+@threads(1)
 def ground_state(
     instance: Instance,
     *,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fermibose import checks
 from fermibose.cavity.checks import whole
 from fermibose.errors import InputError
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory import Array, Problem
 
 Counts = Literal["random", "exact"]
 

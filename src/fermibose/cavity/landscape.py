@@ -11,7 +11,7 @@ import numpy as np
 
 from fermibose.cavity.instance import Instance
 from fermibose.errors import InputError
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory import Array, Problem
 
 _STENCIL = 1e-3  # step of the five-point derivative of an activation other than tanh
 

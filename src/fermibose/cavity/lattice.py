@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fermibose.errors import InputError
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory import Array, Problem
 
 _HARDEST = 1e-3  # softness of the hinge below which steps stop shrinking (and errors grow)
 _MOST = 4_000_000  # nodes of a table: beyond, every sweep takes a second or more

@@ -11,7 +11,7 @@ from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import sample_instance
 from fermibose.cavity.sampling import hmc
 from fermibose.errors import InputError
-from fermibose.theory.problem import Problem
+from fermibose.theory import Problem
 
 Row = dict[str, Any]
 _MESSAGES = {"amp": amp, "bp": belief_propagation}

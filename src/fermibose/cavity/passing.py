@@ -18,8 +18,7 @@ from fermibose.cavity.instance import Instance, check_instance
 from fermibose.cavity.lattice import LatticeError
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
-from fermibose.theory.fixed_point import History as Steps
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory import Array, Problem, Steps
 
 TURN = 50  # sweeps that are damped, then accelerated, before damped ones have their turn again
 CLOSE = 1e-2  # an undamped change below which acceleration goes on until it converges

@@ -13,8 +13,7 @@ from fermibose.cavity.evolution import state_evolution
 from fermibose.cavity.ground import GroundState
 from fermibose.cavity.walk import Sampling
 from fermibose.plotting import COLOURS, figure
-from fermibose.theory import Solution
-from fermibose.theory.problem import Array
+from fermibose.theory import Array, Solution
 
 _OVERLAPS = (("M", "machine", "|M|"), ("q", "baseline", "q"), ("Q", "boson", "Q"))
 # Ticks of what is counted.

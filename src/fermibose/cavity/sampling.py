@@ -14,10 +14,10 @@ from fermibose.cavity.checks import number, whole
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.cavity.landscape import Landscape
 from fermibose.cavity.walk import Sampling, Walk, spread_ratio, standard_error
+from fermibose.compute import threads
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
-from fermibose.theory.problem import Array
-from fermibose.theory.threads import one_thread
+from fermibose.theory import Array
 
 Indices = NDArray[np.intp]
 _LEAPS = 12  # leapfrog steps of a trajectory, on average
@@ -25,7 +25,7 @@ _TARGET = 0.8  # acceptance that steps are tuned to while warming up
 _AGREE = 1.1  # largest ratio of spreads (R̂) of chains that sampled the same
 
 
-@one_thread
+@threads(1)
 def hmc(
     instance: Instance,
     *,

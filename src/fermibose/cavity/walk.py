@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fermibose.cavity.instance import Instance
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.solution import Predictions
+from fermibose.theory import Array, Predictions, Problem
 
 
 @dataclass(frozen=True)
