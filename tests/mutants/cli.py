@@ -2,7 +2,7 @@
 
 MUTANTS = [
     ("cli: PGD of the demo with another seed", "fermibose/cli/demo.py", 'attack="pgd", seed=seed', 'attack="pgd"', "tests/attacks/test_accuracy_curves.py"),
-    ("theory: finished rows lost", "fermibose/cli/theory.py", "        diagram.save_csv(path)\n", "", "tests/theory/test_cli_theory.py"),
+    ("theory: finished rows lost", "fermibose/cli/theory.py", "        part.save_csv(path)\n", "", "tests/theory/test_cli_theory.py"),
     ("cli: mnist5k for every model", "fermibose/cli/subject.py", "elif trained:", "elif not net:", "tests/data/test_cli_subject.py"),
     ("cli: trained images not announced", "fermibose/cli/subject.py", '("mnist", "mnist5k")', '("mnist5k", "mnist")', "tests/data/test_cli_subject.py"),
     ("cli: other files of the same name", "fermibose/cli/subject.py", "checksum == trained", "checksum != trained", "tests/data/test_cli_subject.py"),

@@ -12,7 +12,7 @@ from fermibose.cli.options import PROBLEM, Fields, check_folder, console, say
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
-    from fermibose.theory import PhaseDiagram, Problem, Solution
+    from fermibose.theory import Curve, PhaseDiagram, Problem, Solution
 
 Axis = tuple[str, float, float, int]
 _AXIS = "NAME FROM TO POINTS"
@@ -67,8 +67,12 @@ def theory(
         return
     check_folder(output)
     if against is None:
-        curve = trace(problem, sweep[0], _values(sweep), workers=workers)
         stem = output / f"curve_{sweep[0]}"
+        try:
+            curve = trace(problem, sweep[0], _values(sweep), workers=workers)
+        except Interrupted as stop:
+            _keep(stop.done, len(stop.done), f"{sweep[3]} points", stem.with_suffix(".csv"))
+            raise
         curve.save_csv(stem.with_suffix(".csv"))
         curve.draw(stem.with_suffix(".png"))
         unstable = len(curve) - int(curve.column("rs_stable").sum())
@@ -81,7 +85,8 @@ def theory(
         try:
             diagram = phase_diagram(problem, *axes, workers=workers)
         except Interrupted as stop:
-            _keep(stop.done, stem.with_suffix(".csv"), rows=len(axes[3]))
+            told = f"{against[3]} values of {against[0]}"
+            _keep(stop.done, len(stop.done.solutions), told, stem.with_suffix(".csv"))
             raise
         diagram.save_csv(stem.with_suffix(".csv"))
         diagram.draw(stem.with_suffix(".png"), quantity=quantity)
@@ -95,12 +100,11 @@ def theory(
     )
 
 
-def _keep(diagram: "PhaseDiagram", path: Path, *, rows: int) -> None:
-    """Write the rows of a diagram that were finished before Ctrl-C, if any."""
-    done = len(diagram.solutions)
+def _keep(part: "Curve | PhaseDiagram", done: int, told: str, path: Path) -> None:
+    """Write what was finished before Ctrl-C, if anything."""
     if done:
-        diagram.save_csv(path)
-        say(f"interrupted: wrote the {done} of {rows} values of {diagram.y} finished to {path}")
+        part.save_csv(path)
+        say(f"interrupted: wrote the {done} of {told} finished to {path}")
 
 
 def _values(axis: Axis) -> list[float]:

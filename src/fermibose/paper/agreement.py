@@ -7,7 +7,7 @@ from scipy.stats import f as fisher
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from fermibose.theory.problem import Array
+from fermibose.theory import Array
 
 RARE = float(2 * norm.sf(2))  # how often a Gaussian is off by more than two standard deviations
 

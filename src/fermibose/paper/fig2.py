@@ -17,7 +17,7 @@ from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
 from fermibose.sweep import Job, Row, measurement
-from fermibose.theory.curves import SYMBOLS
+from fermibose.theory import SYMBOLS
 
 DEFAULT = {"alpha": 2.5, "delta": 0.5}  # of the panels against the other parameter
 INSETS = (0.2, 0.7, 1.5)  # Δ

@@ -23,6 +23,7 @@ from fermibose.paper.series import Series, over_seeds, series
 from fermibose.paper.verdict import Verdict, number
 from fermibose.plotting import canvas
 from fermibose.sweep import Job, Row, measurement
+from fermibose.theory import Problem, trace
 
 ATTACKS = {"fgsm": "FGSM", "noise": "noise"}
 
@@ -33,9 +34,7 @@ def measure_theory(*, points: int, seed: int = 0) -> dict[str, list[float]]:
 
     One unit on a Gaussian mixture, at the parameters of the paper's Fig. 2; ε from 0 to 1.
     """
-    from fermibose.theory.figures import figure_attack
-
-    curve = figure_attack(points=points, show=False)
+    curve = trace(Problem(), "d_f", np.linspace(0, 2, points) ** 2, show=False)
     return {
         "theory_d_f": curve.values.tolist(),
         "theory_area": curve.column("adversarial_area").tolist(),

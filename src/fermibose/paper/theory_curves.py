@@ -7,8 +7,7 @@ import numpy as np
 
 from fermibose.paper.series import Floats, finished
 from fermibose.sweep import Job, Row, measurement
-from fermibose.theory import Problem, trace
-from fermibose.theory.curves import draw_stability, missing
+from fermibose.theory import Problem, draw_stability, missing, trace
 
 QUANTITIES = ("M", "q", "generalization_loss", "accuracy", "fermion_distance", "rs_stable")
 

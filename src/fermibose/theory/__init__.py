@@ -1,22 +1,32 @@
-"""The statistical mechanics of one Fermi-Bose unit: replica theory at any temperature."""
+"""The statistical mechanics of one Fermi-Bose unit: replica theory at any temperature.
 
-from fermibose.theory.critical import critical_point
-from fermibose.theory.curves import Curve, trace
-from fermibose.theory.diagram import PhaseDiagram, phase_diagram
-from fermibose.theory.fixed_point import ConvergenceError
-from fermibose.theory.fixed_point import History as Steps
+Beside the functions that solve a problem, the parts that single instances are built from too: the
+saddle-point equations as a map, and what overlaps predict.
+"""
+
+from fermibose.theory.curves import (
+    QUANTITIES,
+    SYMBOLS,
+    Curve,
+    check_quantity,
+    draw_stability,
+    missing,
+    trace,
+)
+from fermibose.theory.fixed_point import ConvergenceError, Steps
 from fermibose.theory.observables import generalization_loss
+from fermibose.theory.phases import PhaseDiagram, critical_point, phase_diagram
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.quantities import check_quantity
-from fermibose.theory.replica import Conjugates, Overlaps
+from fermibose.theory.replica import SaddlePoint
+from fermibose.theory.replica import distance as saddle_distance
+from fermibose.theory.replica import update as saddle_update
 from fermibose.theory.rsb import BrokenSolution, solve_broken
-from fermibose.theory.saddle import SaddlePoint
-from fermibose.theory.saddle import distance as saddle_distance
-from fermibose.theory.saddle import update as saddle_update
-from fermibose.theory.solution import Predictions, Solution
-from fermibose.theory.solver import branches, disordered, solve
+from fermibose.theory.solution import Conjugates, Overlaps, Predictions, Solution
+from fermibose.theory.solve import branches, disordered, solve
 
 __all__ = [
+    "QUANTITIES",
+    "SYMBOLS",
     "Array",
     "BrokenSolution",
     "Conjugates",
@@ -33,7 +43,9 @@ __all__ = [
     "check_quantity",
     "critical_point",
     "disordered",
+    "draw_stability",
     "generalization_loss",
+    "missing",
     "phase_diagram",
     "saddle_distance",
     "saddle_update",
