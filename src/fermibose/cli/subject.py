@@ -19,7 +19,7 @@ _COUNTS = ("train_per_class", "test_per_class")
 
 def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: int | None) -> Any:
     """What a saved model says of its data: name, checksum, and how to load them again."""
-    from fermibose.data.dataset import NAMES
+    from fermibose.data import NAMES
 
     return {
         "name": dataset.name,
@@ -125,8 +125,7 @@ def _check_classes(model: Path, classes: list[Any]) -> None:
 
 def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
     """The data that the model was trained on, from ``folder`` or where they were then."""
-    from fermibose.data import load_dataset
-    from fermibose.data.dataset import NAMES
+    from fermibose.data import NAMES, load_dataset
 
     load = trained.get("load", {})
     name, then = load.get("name", trained["name"]), load.get("folder")
@@ -170,7 +169,7 @@ def _may_be_seen(trained: str, judged: str) -> bool:
     Those of mnist5k come from MNIST's training set; the test images of the other data sets with a
     name of their own are in no other training set. What is in a folder is not known.
     """
-    from fermibose.data.dataset import NAMES
+    from fermibose.data import NAMES
 
     known = trained in NAMES and judged in NAMES
     return not known or trained == judged or (trained, judged) == ("mnist", "mnist5k")
