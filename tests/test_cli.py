@@ -13,10 +13,7 @@ from fermibose import FermiBoseNet, __version__
 from fermibose.attacks import ThreatModel, fgsm
 from fermibose.cli import app, main
 from fermibose.data import load_dataset, per_class
-from fermibose.machine.evaluation import evaluate
-from fermibose.machine.pairing import Noise, SelfSupervised, Shift
-from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import train
+from fermibose.machine import Noise, Recipe, SelfSupervised, Shift, evaluate, train
 
 QUICK = ["--data", "digits", "--epochs", "2", "--readout-epochs", "3", "--hidden", "20,10"]
 

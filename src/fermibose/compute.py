@@ -43,6 +43,9 @@ class Interrupted(KeyboardInterrupt):
         super().__init__()
         self.done = done
 
+    def __reduce__(self) -> tuple[type["Interrupted"], tuple[Any]]:
+        return type(self), (self.done,)  # from a worker to the process that waits for it
+
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:

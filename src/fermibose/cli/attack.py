@@ -71,7 +71,7 @@ def attack(
     examples.png into OUTPUT. Ctrl-C stops; finished attacks are kept.
     """
     from fermibose.attacks import ThreatModel
-    from fermibose.machine.compute import compute_settings
+    from fermibose.machine import compute_settings
 
     threat = ThreatModel(norm, eps)
     check_folder(output)

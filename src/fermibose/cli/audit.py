@@ -46,7 +46,7 @@ def audit(
     from fermibose.attacks import ThreatModel
     from fermibose.attacks import audit as run_audit
     from fermibose.attacks.figures import draw_audit
-    from fermibose.machine.compute import compute_settings
+    from fermibose.machine import compute_settings
 
     threat = ThreatModel(norm, eps)
     check_folder(output)

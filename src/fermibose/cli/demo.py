@@ -13,7 +13,7 @@ from fermibose.files import write_json
 if TYPE_CHECKING:
     from fermibose.attacks import Curve
     from fermibose.data import Dataset
-    from fermibose.machine.training import Training
+    from fermibose.machine import Training
 
 
 def demo(
@@ -26,12 +26,9 @@ def demo(
     """Train the machine and the MLP of the same shape on 1000 bundled digits, and attack both."""
     from rich.table import Table
 
+    from fermibose.compute import Interrupted
     from fermibose.data import load_dataset
-    from fermibose.machine.baselines import train_mlp
-    from fermibose.machine.evaluation import summarise
-    from fermibose.machine.figures import draw_curves
-    from fermibose.machine.recipe import Recipe
-    from fermibose.machine.training import train
+    from fermibose.machine import Recipe, draw_curves, summarise, train, train_mlp
 
     check_folder(output)
     dataset = load_dataset("mnist5k")
@@ -44,12 +41,13 @@ def demo(
     trainings, summaries = {}, {}
     for name, fit in (("machine", train), ("MLP", train_mlp)):
         started = time.perf_counter()
-        trainings[name] = fit(
-            dataset.x_train, dataset.y_train, recipe, test=(dataset.x_test, dataset.y_test)
-        )
-        if trainings[name].interrupted:
+        try:
+            trainings[name] = fit(
+                dataset.x_train, dataset.y_train, recipe, test=(dataset.x_test, dataset.y_test)
+            )
+        except Interrupted:
             console.print(f"interrupted while training the {name}")
-            raise typer.Exit(130)
+            raise typer.Exit(130) from None
         summaries[name] = {
             "seconds": round(time.perf_counter() - started, 2),
             **summarise(trainings[name]),
@@ -88,7 +86,7 @@ def _attack(
     """Both nets under FGSM, PGD and noise of growing strength, on 1000 test digits."""
     from fermibose.attacks import ThreatModel, accuracy_curve
     from fermibose.data import per_class
-    from fermibose.machine.compute import compute_settings
+    from fermibose.machine import compute_settings
 
     x, y = per_class(dataset.x_test, dataset.y_test, 100)
     coarse = [k / 40 for k in range(9)]  # 0 … 0.2

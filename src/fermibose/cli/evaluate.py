@@ -28,7 +28,7 @@ def evaluate(
     """Evaluate a saved model on the test images of a data set, class by class."""
     from rich.table import Table
 
-    from fermibose.machine.evaluation import evaluate as evaluate_net
+    from fermibose.machine import evaluate as evaluate_net
 
     if output is not None:
         check_file(output)

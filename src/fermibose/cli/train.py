@@ -27,9 +27,7 @@ from fermibose.files import write_json
 
 if TYPE_CHECKING:
     from fermibose.data import Dataset
-    from fermibose.machine.pairing import Pairing
-    from fermibose.machine.recipe import Recipe
-    from fermibose.machine.training import Training
+    from fermibose.machine import Pairing, Recipe, Training
 
 
 def train(
@@ -65,7 +63,7 @@ def train(
     """
     from fermibose import PairEnergy
     from fermibose.data import load_dataset
-    from fermibose.machine.recipe import Recipe
+    from fermibose.machine import Recipe
 
     opt.check_idle(readout, pairing, ridge=ridge, noise=noise, shift=shift)
     check_folder(output)
@@ -101,16 +99,20 @@ def train(
 
 def _learn(recipe: "Recipe", dataset: "Dataset", checkpoint: Path) -> "tuple[Training, float]":
     """Train, from the checkpoint if there is one; returns the seconds it took, too."""
-    from fermibose.machine.training import train as train_machine
+    from fermibose.compute import Interrupted
+    from fermibose.machine import train as train_machine
 
     started = time.perf_counter()
-    training = train_machine(
-        dataset.x_train,
-        dataset.y_train,
-        recipe,
-        test=(dataset.x_test, dataset.y_test),
-        checkpoint=checkpoint,
-    )
+    try:
+        training = train_machine(
+            dataset.x_train,
+            dataset.y_train,
+            recipe,
+            test=(dataset.x_test, dataset.y_test),
+            checkpoint=checkpoint,
+        )
+    except Interrupted as stop:  # perhaps in the last epoch, with nothing left to do
+        training = stop.done
     seconds = time.perf_counter() - started
     if training.interrupted:
         say(
@@ -124,8 +126,7 @@ def _save(
     training: "Training", dataset: "Dataset", source: Any, seconds: float, output: Path
 ) -> dict[str, float]:
     """Write model, metrics and curves; returns the final numbers."""
-    from fermibose.machine.evaluation import summarise
-    from fermibose.machine.figures import draw_curves
+    from fermibose.machine import draw_curves, summarise
 
     summary = {
         "data": source,
@@ -169,7 +170,7 @@ def _check_memory(recipe: "Recipe", dataset: "Dataset") -> None:
 
 
 def _pairing(choice: str, dataset: "Dataset", noise: float | None, shift: int | None) -> "Pairing":
-    from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
+    from fermibose.machine import ByLabel, Noise, SelfSupervised, Shift
 
     if choice == "labels":
         return ByLabel()

@@ -1,15 +1,25 @@
 """The machine: local layers trained on pairs, a readout, and the network they make."""
 
-from fermibose.machine.baselines import InputNoise, train_logistic, train_mlp
-from fermibose.machine.evaluation import Evaluation, evaluate
-from fermibose.machine.examples import RangeWarning
-from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
-from fermibose.machine.layers import LocalDense
-from fermibose.machine.loss import PairLoss
+from typing import TYPE_CHECKING, Any
+
+from fermibose.machine.baselines import (
+    InputNoise,
+    train_kernel_ridge,
+    train_logistic,
+    train_mlp,
+    train_rbf_svm,
+)
+from fermibose.machine.evaluation import Evaluation, evaluate, last_epochs, summarise
+from fermibose.machine.inputs import RangeWarning, within
+from fermibose.machine.local_rule import LocalDense, PairLoss
+from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
-from fermibose.machine.recipe import Recipe
+from fermibose.machine.pairing import ByLabel, Noise, Pairing, SelfSupervised, Shift, Transform
+from fermibose.machine.recipe import ReadoutKind, Recipe
 from fermibose.machine.training import Training, train
+
+if TYPE_CHECKING:
+    from fermibose.machine.figures import draw_curves
 
 __all__ = [
     "ByLabel",
@@ -19,15 +29,31 @@ __all__ = [
     "LocalDense",
     "Noise",
     "PairLoss",
+    "Pairing",
     "RangeWarning",
+    "ReadoutKind",
     "Recipe",
     "SelfSupervised",
     "Shift",
     "Training",
+    "Transform",
+    "compute_settings",
+    "draw_curves",
     "evaluate",
+    "last_epochs",
+    "summarise",
     "train",
     "train_kernel_ridge",
     "train_logistic",
     "train_mlp",
     "train_rbf_svm",
+    "within",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "draw_curves":  # the rest of the room does without matplotlib
+        from fermibose.machine.figures import draw_curves
+
+        return draw_curves
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
