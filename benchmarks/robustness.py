@@ -37,11 +37,16 @@ from fermibose.attacks import (
 from fermibose.attacks.result import versions
 from fermibose.data import paper_split, per_class
 from fermibose.files import write_json
-from fermibose.machine.baselines import InputNoise, train_logistic, train_mlp
-from fermibose.machine.compute import compute_settings
-from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
-from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import train
+from fermibose.machine import (
+    InputNoise,
+    Recipe,
+    compute_settings,
+    train,
+    train_kernel_ridge,
+    train_logistic,
+    train_mlp,
+    train_rbf_svm,
+)
 from fermibose.report.robustness import HEAD, SEEDS, audits, collect, mean_error, table
 
 RESULTS = Path(__file__).parent.parent / "src/fermibose/report/measured/robustness.json"

@@ -13,10 +13,15 @@ from typing import Any
 
 from fermibose.attacks import Adversary, ThreatModel, pgd
 from fermibose.data import load_mnist5k, per_class
-from fermibose.machine.baselines import InputNoise, train_logistic, train_mlp
-from fermibose.machine.compute import compute_settings
-from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
-from fermibose.machine.recipe import Recipe
+from fermibose.machine import (
+    InputNoise,
+    Recipe,
+    compute_settings,
+    train_kernel_ridge,
+    train_logistic,
+    train_mlp,
+    train_rbf_svm,
+)
 
 THREAT = ThreatModel("linf", 0.1)
 

@@ -22,10 +22,7 @@ from fermibose.cli import theory as theory_command
 from fermibose.cli import train as train_command
 from fermibose.cli.options import with_fields
 from fermibose.data import load_dataset, per_class
-from fermibose.machine.evaluation import evaluate
-from fermibose.machine.pairing import Noise, SelfSupervised, Shift
-from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import train
+from fermibose.machine import Noise, Recipe, SelfSupervised, Shift, evaluate, train
 from fermibose.theory import Problem
 
 QUICK = ["--data", "digits", "--epochs", "2", "--readout-epochs", "3", "--hidden", "20,10"]

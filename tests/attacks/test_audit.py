@@ -24,8 +24,7 @@ from fermibose.attacks.checks import transfer
 from fermibose.attacks.gradient import Ascent, pgd_ascent
 from fermibose.attacks.probe import Check, Probe, largest_rise
 from fermibose.errors import InputError
-from fermibose.machine.baselines import train_mlp
-from fermibose.machine.recipe import Recipe
+from fermibose.machine import Recipe, train_mlp
 
 THREAT = ThreatModel("linf", 0.08)
 QUERIES = 500  # of Square: enough to catch a mask, and a tenth of the time

@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 
 from fermibose import PairEnergy
 from fermibose.attacks import ThreatModel, pgd
-from fermibose.data.subsets import rank_in_class
+from fermibose.data import rank_in_class
 from fermibose.errors import InputError
 from fermibose.machine.local_rule import pair_force
 from fermibose.paper.images import images

@@ -13,7 +13,7 @@ from fermibose.attacks.result import versions
 from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.attacks.victim import victim_of
 from fermibose.errors import InputError
-from fermibose.machine.network import FermiBoseNet
+from fermibose.machine import FermiBoseNet
 from fermibose.progress import progress_bar
 
 _BISECTIONS = 14  # radii come out within 2⁻¹⁴ of their upper limit, from below

@@ -15,9 +15,7 @@ from fermibose.attacks.methods import fgsm, one_step_l2, pgd
 from fermibose.attacks.probe import Check, Probe, Scaled, largest_rise, percent
 from fermibose.attacks.strengths import accuracy_curve
 from fermibose.attacks.victim import misclassified, victim_of
-from fermibose.machine.baselines import train_mlp
-from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.recipe import Recipe
+from fermibose.machine import FermiBoseNet, Recipe, train_mlp
 
 EPSILON_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 STEPS = (5, 10, 20, 40, 80)

@@ -27,8 +27,7 @@ def demo(
     from rich.table import Table
 
     from fermibose.data import load_dataset
-    from fermibose.machine import Recipe, summarise, train, train_mlp
-    from fermibose.machine.figures import draw_curves
+    from fermibose.machine import Recipe, draw_curves, summarise, train, train_mlp
 
     check_folder(output)
     dataset = load_dataset("mnist5k")

@@ -152,9 +152,14 @@ def learn(
     **how: Any,
 ) -> "tuple[Training, float]":
     """Train on a data set, and take the seconds; after Ctrl-C, leave with ``word``."""
+    from fermibose.compute import Interrupted
+
     test = (dataset.x_test, dataset.y_test)
     started = time.perf_counter()
-    training = fit(dataset.x_train, dataset.y_train, recipe, test=test, **how)
+    try:
+        training = fit(dataset.x_train, dataset.y_train, recipe, test=test, **how)
+    except Interrupted as stop:  # perhaps in the last epoch, with nothing left to do
+        training = stop.done
     if training.interrupted:
         say(word)
         raise typer.Exit(130)
@@ -165,8 +170,7 @@ def _save(
     training: "Training", dataset: "Dataset", source: Any, seconds: float, output: Path
 ) -> dict[str, float]:
     """Write model, metrics and curves; returns the final numbers."""
-    from fermibose.machine import summarise
-    from fermibose.machine.figures import draw_curves
+    from fermibose.machine import draw_curves, summarise
 
     summary = {
         "data": source,

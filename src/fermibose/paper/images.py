@@ -5,9 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fermibose.data import Dataset, load_dataset
-from fermibose.data.raw import content_digest
-from fermibose.data.subsets import rank_in_class
+from fermibose.data import Dataset, content_digest, load_dataset, rank_in_class
 from fermibose.errors import InputError
 
 TEST_PER_CLASS = 400

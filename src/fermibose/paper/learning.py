@@ -12,9 +12,15 @@ from fermibose.attacks.methods import noisy
 from fermibose.data import Dataset, per_class
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine import FermiBoseNet, Recipe, Training, train, train_mlp
-from fermibose.machine.compute import compute_settings
-from fermibose.machine.evaluation import last_epochs
+from fermibose.machine import (
+    FermiBoseNet,
+    Recipe,
+    Training,
+    compute_settings,
+    last_epochs,
+    train,
+    train_mlp,
+)
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import torch
 
 from fermibose.attacks import ThreatModel, pgd
 from fermibose.data import per_class
-from fermibose.machine.compute import compute_settings
+from fermibose.machine import compute_settings
 from fermibose.paper.images import images
 from fermibose.paper.learning import (
     ATTACKED_PER_CLASS,
