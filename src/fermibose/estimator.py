@@ -50,11 +50,6 @@ BATCH = 4096  # samples evaluated at once, to bound memory
 class FermiBoseEstimator(BaseEstimator):
     """An estimator with the machine's hidden layers."""
 
-    def _keep(self, settings: dict[str, Any]) -> None:
-        """Each argument of ``__init__``, untouched, as the attribute of its name."""
-        del settings["self"]
-        self.__dict__.update(settings)
-
     def _train(
         self, x: Floats, y: npt.NDArray[np.int64], classes: Labels | None, **settings: Any
     ) -> Self:
@@ -206,7 +201,27 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
-        self._keep(locals())
+        self.hidden = hidden
+        self.d_f = d_f
+        self.coupling = coupling
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.readout = readout
+        self.random_state = random_state
+        self.readout_epochs = readout_epochs
+        self.readout_learning_rate = readout_learning_rate
+        self.ridge = ridge
+        self.activation = activation
+        self.scaling = scaling
+        self.bias = bias
+        self.softness = softness
+        self.boson_weight = boson_weight
+        self.fermion_weight = fermion_weight
+        self.activity = activity
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
         """Train on X (samples, features) and labels y of any kind; returns self."""
@@ -292,7 +307,27 @@ activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_j
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
-        self._keep(locals())
+        self.hidden = hidden
+        self.d_f = d_f
+        self.coupling = coupling
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.random_state = random_state
+        self.pairing = pairing
+        self.noise = noise
+        self.shift = shift
+        self.image_shape = image_shape
+        self.activation = activation
+        self.scaling = scaling
+        self.bias = bias
+        self.softness = softness
+        self.boson_weight = boson_weight
+        self.fermion_weight = fermion_weight
+        self.activity = activity
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Self:
         """Train the layers on X (samples, features), by labels y if given; returns self."""
