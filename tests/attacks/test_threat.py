@@ -17,7 +17,7 @@ X, Y = np.full((3, 4), 0.5, np.float32), np.array([0, 1, 2])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"norm": "l1"}, "norm must be one of 'linf', 'l2', 'noise', got 'l1'"),
+        ({"norm": "l1"}, "norm must be 'linf' or 'l2' or 'noise', got 'l1'"),
         ({"epsilon": -0.1}, r"epsilon must be a finite number >= 0 and <= 1e\+15, got -0.1"),
         ({"epsilon": float("nan")}, "epsilon must be"),
         ({"epsilon": float("inf")}, "epsilon must be"),
@@ -125,7 +125,7 @@ def test_an_attack_refuses_a_norm_it_is_not_made_for(attack, norm, message, line
         ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
         ({"steps": 2.5}, "steps must be a whole number"),
         ({"restarts": 0}, "restarts must be"),
-        ({"step_size": 0.0}, "step_size must be > 0"),
+        ({"step_size": 0.0}, "step_size .* must be a finite number > 0"),
         ({"losses": ()}, "at least one loss"),
         ({"losses": ("hinge",)}, "got 'hinge'"),
         ({"losses": "hinge"}, "got 'hinge'"),

@@ -43,9 +43,8 @@ def audit(
     """
     from rich.table import Table
 
-    from fermibose.attacks import ThreatModel
+    from fermibose.attacks import ThreatModel, draw_audit
     from fermibose.attacks import audit as run_audit
-    from fermibose.attacks.figures import draw_audit
     from fermibose.machine.compute import compute_settings
 
     threat = ThreatModel(norm, eps)
