@@ -8,7 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from fermibose.attacks import Adversary, ThreatModel, fgsm, gaussian_noise, one_step_l2, pgd
+from fermibose.attacks import (
+    Adversary,
+    ThreatModel,
+    check_attack,
+    fgsm,
+    gaussian_noise,
+    one_step_l2,
+    pgd,
+)
 from fermibose.errors import InputError
 
 X, Y = np.full((3, 4), 0.5, np.float32), np.array([0, 1, 2])
@@ -117,6 +125,10 @@ def test_a_model_that_returns_nan_is_refused(linear):
 def test_an_attack_refuses_a_norm_it_is_not_made_for(attack, norm, message, linear):
     with pytest.raises(InputError, match=message):
         attack(linear(np.ones((3, 4))), X, Y, ThreatModel(norm))
+    with pytest.raises(InputError, match=message):
+        check_attack(attack.__name__, ThreatModel(norm))
+    with pytest.raises(InputError, match="attack must be 'fgsm' or 'one_step_l2' or"):
+        check_attack("square", ThreatModel(norm))
 
 
 @pytest.mark.parametrize(

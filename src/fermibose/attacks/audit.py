@@ -19,6 +19,7 @@ from fermibose.attacks.victim import (
     ZERO_GRADIENT,
     AttackResult,
     Victim,
+    binomial_error,
     misclassified,
     versions,
     victim_of,
@@ -48,7 +49,7 @@ class Audit:
     @property
     def standard_error(self) -> float:
         """Binomial standard error of the robust accuracy."""
-        return float((self.robust_accuracy * (1 - self.robust_accuracy) / self.images) ** 0.5)
+        return binomial_error(self.robust_accuracy, self.images)
 
     @property
     def headline(self) -> str:
@@ -125,7 +126,7 @@ def audit(
         other = None
         if rival is not None:  # one that cannot serve is refused now, too
             other = stack.enter_context(victim_of(rival, victim.x, victim.y, threat))
-        advance = stack.enter_context(progress_bar("audit", 13, show=show))
+        advance = stack.enter_context(progress_bar("audit", 13, show=show))  # 3 attacks, 10 checks
         steps = _everything(victim.classes, seed, square_queries)
         withstood, robust, flags = _attack_in_turn(victim, threat, steps, advance)
         sample = _evenly(victim.correct, probe)

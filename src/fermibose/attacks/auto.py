@@ -22,10 +22,10 @@ from fermibose.progress import Advance, progress_bar
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}
 _CLASSES = {"apgd-dlr": 3, "apgd-t": 4}  # that the loss of an attack needs
-BATCH = 500  # images at a time, as the reference has it
+BATCH = 500  # images that the reference takes at a time
 QUERIES = 5000  # of Square, in the standard version
 # Steps of float32, in units of ε, that are worth a flag. test_auto.py: at 0.001 the attack finds
-# exactly who can be fooled (inputs within ±1000, ε = 0.25), at 40 it cannot move.
+# exactly who can be fooled (inputs within ±1000, ε = 0.25), at 40 it misses some.
 _COARSE = 0.01
 
 

@@ -19,7 +19,7 @@ LARGEST = 1e15  # strength; squared and summed over 10⁸ inputs it is still a n
 Norm = Literal["linf", "l2", "noise"]
 Images = npt.ArrayLike | Tensor
 
-# The norms that each attack is made for; of the attacks of a curve, "one_step" and "noise".
+# The norms that each attack is made for; "one_step" and "noise" are attacks of a curve.
 _NORMS: dict[str, tuple[Norm, ...]] = {
     "fgsm": ("linf",),
     "one_step_l2": ("l2",),
@@ -59,7 +59,7 @@ class ThreatModel:
 
         norms: those it is made for, if it is not one of the attacks here.
         """
-        norms = norms or _NORMS[attack]
+        norms = norms or _NORMS[choice("attack", attack, _NORMS)]
         if self.norm not in norms:
             wanted = " or ".join(f"norm={norm!r}" for norm in norms)
             raise InputError(f"{attack} needs a threat model with {wanted}, got {self.norm!r}")

@@ -53,8 +53,7 @@ class AttackResult:
     @property
     def standard_error(self) -> float:
         """Binomial standard error of the robust accuracy, from the finite number of images."""
-        p = self.robust_accuracy
-        return float((p * (1 - p) / len(self.robust)) ** 0.5)
+        return binomial_error(self.robust_accuracy, len(self.robust))
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers, parameters and versions, ready for JSON (without the examples)."""
@@ -70,6 +69,11 @@ class AttackResult:
             "seconds": round(self.seconds, 3),
             "versions": versions(),
         }
+
+
+def binomial_error(fraction: float, images: int) -> float:
+    """√(p(1 − p)/n), the standard error of a fraction p of n images."""
+    return float((fraction * (1 - fraction) / images) ** 0.5)
 
 
 def versions() -> dict[str, str]:
