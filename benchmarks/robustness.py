@@ -34,7 +34,7 @@ from fermibose.attacks import (
     pgd,
     robustness_area,
 )
-from fermibose.attacks.result import versions
+from fermibose.compute import versions
 from fermibose.data import paper_split, per_class
 from fermibose.files import write_json
 from fermibose.machine import (

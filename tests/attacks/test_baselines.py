@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from fermibose.attacks import Adversary, ThreatModel, pgd
-from fermibose.attacks.losses import cross_entropy
+from fermibose.attacks.gradient import cross_entropy
 from fermibose.machine import (
     InputNoise,
     Recipe,

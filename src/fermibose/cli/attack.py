@@ -40,6 +40,9 @@ class AttackName(StrEnum):
     auto = "auto"
 
 
+_FUNCTIONS = {"noise": "gaussian_noise", "auto": "auto_attack"}  # where the names differ
+
+
 def attack(
     model: ModelArgument,
     norm: Annotated[
@@ -70,13 +73,15 @@ def attack(
     Writes attack.json as each attack finishes, curve.png (accuracy against strength) and
     examples.png into OUTPUT. Ctrl-C stops; finished attacks are kept.
     """
-    from fermibose.attacks import ThreatModel
+    from fermibose.attacks import ThreatModel, check_attack
     from fermibose.machine import compute_settings
 
     threat = ThreatModel(norm, eps)
+    chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
+    for name in chosen:  # one that cannot run is refused before any does
+        check_attack(_FUNCTIONS.get(name, name), threat)
     check_folder(output)
     net, dataset = load_attacked(model, data, folder, per_class)
-    chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     results: list[AttackResult] = []
     record = identity(model, dataset) | {"results": []}
     try:
@@ -159,8 +164,7 @@ def _draw(
     results: "list[AttackResult]",
     output: Path,
 ) -> list[str]:
-    from fermibose.attacks import robustness_area
-    from fermibose.attacks.figures import AXIS, draw_accuracy, draw_examples
+    from fermibose.attacks import AXIS, draw_accuracy, draw_examples, robustness_area
 
     name = dataset.name.replace("$", r"\$")  # which begins a formula
     heading = f"{name}, {len(dataset.x_test)} test images"
@@ -206,9 +210,8 @@ def audit(
     """
     from rich.table import Table
 
-    from fermibose.attacks import ThreatModel
+    from fermibose.attacks import ThreatModel, draw_audit
     from fermibose.attacks import audit as run_audit
-    from fermibose.attacks.figures import draw_audit
     from fermibose.machine import compute_settings
 
     threat = ThreatModel(norm, eps)

@@ -117,7 +117,7 @@ def _print_attacks(curves: "dict[str, dict[str, Curve]]") -> None:
 
 
 def _draw_attacks(curves: "dict[str, dict[str, Curve]]", path: Path) -> None:
-    from fermibose.attacks.figures import AXIS, draw_accuracy
+    from fermibose.attacks import AXIS, draw_accuracy
 
     panels = {
         key: {name: found[key] for name, found in curves.items()}

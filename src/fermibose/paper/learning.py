@@ -7,8 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fermibose.attacks import ThreatModel, accuracy_curve, fgsm, robustness_area
-from fermibose.attacks.methods import noisy
+from fermibose.attacks import ThreatModel, accuracy_curve, fgsm, noisy, robustness_area
 from fermibose.data import Dataset, per_class
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
