@@ -10,8 +10,7 @@ import resource
 import sys
 import time
 
-from fermibose.cavity import amp, belief_propagation, sample_instance
-from fermibose.cavity.bp import bp_memory
+from fermibose.cavity import amp, belief_propagation, bp_memory, sample_instance
 from fermibose.theory import Problem
 
 

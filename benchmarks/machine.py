@@ -26,11 +26,9 @@ import torch
 
 from fermibose import FermiBoseNet, PairEnergy
 from fermibose.data import paper_split
-from fermibose.machine.adam import Adam
+from fermibose.machine import LocalDense, Recipe, compute_settings
 from fermibose.machine.baselines import Backpropagation
-from fermibose.machine.compute import compute_settings
-from fermibose.machine.layers import LocalDense
-from fermibose.machine.recipe import Recipe
+from fermibose.machine.loop import Adam
 from fermibose.machine.training import LocalLayer
 
 D, N = 784, 1000

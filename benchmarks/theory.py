@@ -21,10 +21,10 @@ import time
 import numpy as np
 
 from fermibose.theory import Problem, phase_diagram, solve, trace
+from fermibose.theory.channel import forget_tables
 from fermibose.theory.curves import COLUMNS
 from fermibose.theory.fixed_point import iterate
-from fermibose.theory.saddle import SaddlePoint, to_overlaps, to_vector
-from fermibose.theory.table import forget_tables
+from fermibose.theory.replica import SaddlePoint, to_overlaps, to_vector
 
 CURVES = (
     ("alpha", 0.5, 4.0),

@@ -1,6 +1,11 @@
 """The command ``fbm``. Oracles: the library called directly, the files it writes, exit codes."""
 
+import dataclasses
+import inspect
 import json
+import math
+import os
+import signal
 import subprocess
 import sys
 
@@ -9,14 +14,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fermibose import FermiBoseNet, __version__
+from fermibose import FermiBoseNet, PairEnergy, __version__
 from fermibose.attacks import ThreatModel, fgsm
 from fermibose.cli import app, main
+from fermibose.cli import cavity as cavity_command
+from fermibose.cli import theory as theory_command
+from fermibose.cli import train as train_command
+from fermibose.cli.options import with_fields
 from fermibose.data import load_dataset, per_class
-from fermibose.machine.evaluation import evaluate
-from fermibose.machine.pairing import Noise, SelfSupervised, Shift
-from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import train
+from fermibose.machine import Noise, Recipe, SelfSupervised, Shift, evaluate, train
+from fermibose.theory import Problem
 
 QUICK = ["--data", "digits", "--epochs", "2", "--readout-epochs", "3", "--hidden", "20,10"]
 
@@ -218,3 +225,121 @@ def test_the_memory_of_a_training_is_that_of_its_largest_part(tmp_path, monkeypa
     assert f"takes at least {need / 1e9:.3f} GB" in str(result.exception)
     monkeypatch.setattr("fermibose.checks.free_memory", lambda: need)
     run(*options, "--epochs", 1, "--readout-epochs", 1)
+
+
+class Taken(Exception):
+    """Ends a command that has handed over what it was asked for."""
+
+
+ENERGY = {"d_f": 0.7, "boson_weight": 2.0, "coupling": "averaged"}
+TRAINING = {
+    "activation": "tanh", "activity": 0.1, "readout": "ridge", "epochs": 3, "readout_epochs": 4,
+    "batch_size": 20, "learning_rate": 0.02, "weight_decay": 0.03, "seed": 5, "threads": 2,
+}  # fmt: skip
+PROBLEM = {
+    "alpha": 1.5, "delta": 0.6, "beta": 20.0, "d_f": 0.8, "weight_decay": 0.1, "m": 2.0,
+    "rho": 0.4, "softness": 0.02,
+}  # fmt: skip
+
+
+def written(options):
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+
+
+@pytest.mark.parametrize(
+    ("command", "taker", "options", "expected"),
+    [
+        ("train", "fermibose.machine.train", [], Recipe()),
+        (
+            "train",
+            "fermibose.machine.train",
+            written({"hidden": "30,20", **ENERGY, **TRAINING}),
+            Recipe(hidden=(30, 20), energy=PairEnergy(**ENERGY), **TRAINING),
+        ),
+        (
+            "train",
+            "fermibose.machine.train",
+            ["--pairing=self"],
+            Recipe(pairing=SelfSupervised((Shift((28, 28)), Noise()))),
+        ),
+        ("theory", "fermibose.theory.solve", [], Problem()),
+        (
+            "theory",
+            "fermibose.theory.solve",
+            [*written(PROBLEM), "--activation=half_tanh"],
+            Problem(**PROBLEM, activation="half_tanh"),
+        ),
+        ("cavity", "fermibose.cavity.sample_instance", [], Problem(alpha=0.5)),
+        ("cavity", "fermibose.cavity.sample_instance", written(PROBLEM), Problem(**PROBLEM)),
+        (
+            "cavity",
+            "fermibose.cavity.sample_instance",
+            ["--method=ground"],
+            Problem(alpha=0.5, beta=math.inf),
+        ),
+    ],
+)
+def test_options_are_the_fields(command, taker, options, expected, tmp_path, monkeypatch):
+    """Given or left out: what the room is handed is the dataclass made in Python."""
+    found = []
+
+    def take(*arguments, **_):
+        found.extend(argument for argument in arguments if isinstance(argument, type(expected)))
+        raise Taken
+
+    monkeypatch.setattr(taker, take)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [command, *options])
+    assert isinstance(result.exception, Taken), result.output
+    assert found == [expected]
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "not_offered"),
+    [
+        (train_command, Recipe, {"energy", "bias", "readout_learning_rate"}),
+        (train_command, PairEnergy, {"softness", "fermion_weight"}),
+        (theory_command, Problem, {"hinge"}),
+        (cavity_command, Problem, {"hinge", "activation"}),
+    ],
+)
+def test_a_new_field_is_offered_or_left_out_on_purpose(command, kind, not_offered):
+    options = set(inspect.signature(with_fields(command)).parameters)
+    assert {field.name for field in dataclasses.fields(kind)} - options == not_offered
+
+
+@pytest.mark.parametrize("option", ["--coupling", "--readout", "--activation", "--pairing"])
+def test_a_choice_is_refused_before_anything_is_loaded(option):
+    result = CliRunner().invoke(app, ["train", option, "other", "--data", "nowhere"])
+    assert result.exit_code == 2
+    assert f"'{option}'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        (["train", *QUICK], "The same command goes on from there."),
+        (["demo", "--epochs", "2"], "interrupted while training the machine"),
+    ],
+)
+def test_ctrl_c_in_a_training_ends_the_command(command, word, tmp_path, monkeypatch):
+    energy_and_force = PairEnergy.energy_and_force
+    pressed = []
+
+    def press_once(*arguments):
+        if not pressed:
+            pressed.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+        return energy_and_force(*arguments)
+
+    monkeypatch.setattr(PairEnergy, "energy_and_force", press_once)
+    result = CliRunner().invoke(app, [*command, "--output", str(tmp_path / "run")])
+    assert result.exit_code == 130
+    assert word in result.output.replace("\n", " ")
+    assert not (tmp_path / "run" / "model.json").exists()
+    if command[0] == "train":
+        run(*command, "--output", tmp_path / "run")  # goes on
+        run("train", *QUICK, "--output", tmp_path / "whole")
+        found, expected = (json.loads((tmp_path / name / "metrics.json").read_text())
+                           for name in ("run", "whole"))  # fmt: skip
+        assert found["history"] == expected["history"]

@@ -6,11 +6,7 @@ import torch
 
 from fermibose import PairEnergy
 from fermibose.data import paper_split
-from fermibose.machine.baselines import train_mlp
-from fermibose.machine.evaluation import last_epochs
-from fermibose.machine.pairing import Noise, SelfSupervised, Shift
-from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import train
+from fermibose.machine import Noise, Recipe, SelfSupervised, Shift, last_epochs, train, train_mlp
 
 SHORT = {"epochs": 30, "readout_epochs": 40}
 

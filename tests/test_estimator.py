@@ -9,14 +9,16 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import make_moons
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import check_is_fitted
 
 from fermibose import FermiBoseClassifier, FermiBoseNet, FermiBoseTransformer, PairEnergy
+from fermibose.compute import Interrupted
 from fermibose.errors import InputError
 from fermibose.machine import ByLabel, RangeWarning, Recipe, loop, train
 
@@ -220,7 +222,7 @@ def test_bad_parameters_are_named_in_fit(clusters):
         ({"d_f": None}, "d_f"),
         ({"hidden": 50}, "hidden"),
         ({"n_jobs": "2"}, "n_jobs"),
-        ({"scaling": "per-feature"}, "scaling must be one of 'auto', 'none', 'per_feature'"),
+        ({"scaling": "per-feature"}, "scaling must be 'auto' or 'none' or 'per_feature'"),
         ({"scaling": None}, "scaling"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"n_jobs": 1.5}, "n_jobs"),
@@ -238,16 +240,40 @@ def test_bad_parameters_are_named_in_fit(clusters):
         FermiBoseTransformer(pairing="labels").fit(clusters[0])
 
 
-def test_ctrl_c_keeps_what_is_trained(clusters, monkeypatch):
+@pytest.fixture
+def pressed(monkeypatch):
+    """Ctrl-C is pressed at the third mini-batch of the first training."""
     record = loop._record
+    presses = iter([True])
 
     def press(records, stage, values):
         record(records, stage, values)
-        if len(records[stage].get("energy", ())) == 3:
+        if len(records.get(stage, {}).get("energy", ())) == 3 and next(presses, False):
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(loop, "_record", press)
-    with pytest.warns(ConvergenceWarning, match="interrupted"):
-        model = FermiBoseClassifier(**QUICK).fit(*clusters)
+
+
+def test_ctrl_c_keeps_what_is_trained(clusters, pressed):
+    with pytest.raises(Interrupted) as stop:
+        FermiBoseClassifier(**QUICK).fit(*clusters)
+    model = stop.value.done
     assert len(model.history_["layer 1"]["energy"]) == 5  # the epoch was finished
     assert model.score(*clusters) == 1
+
+
+@pytest.mark.parametrize("kind", [FermiBoseClassifier, FermiBoseTransformer])
+def test_ctrl_c_leaves_no_half_fitted_model(clusters, pressed, kind):
+    settings = {key: QUICK[key] for key in QUICK if "readout" not in key}
+    model = kind(**settings)
+    with pytest.raises(Interrupted) as stop:
+        model.fit(*clusters)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(model)
+    check_is_fitted(stop.value.done)
+
+
+def test_ctrl_c_ends_a_grid_search(clusters, pressed):
+    search = GridSearchCV(FermiBoseClassifier(**QUICK), {"d_f": [0.2, 0.4]}, cv=2)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(*clusters)

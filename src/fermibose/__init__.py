@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fermibose.energy import PairEnergy
     from fermibose.estimator import FermiBoseClassifier, FermiBoseTransformer
-    from fermibose.machine.loss import PairLoss
-    from fermibose.machine.network import FermiBoseNet
+    from fermibose.machine import FermiBoseNet, PairLoss
 
 __version__ = metadata.version("fermibose")
 
@@ -18,8 +17,8 @@ _HOME = {
     "PairEnergy": "fermibose.energy",
     "FermiBoseClassifier": "fermibose.estimator",
     "FermiBoseTransformer": "fermibose.estimator",
-    "FermiBoseNet": "fermibose.machine.network",
-    "PairLoss": "fermibose.machine.loss",
+    "FermiBoseNet": "fermibose.machine",
+    "PairLoss": "fermibose.machine",
 }
 _ROOMS = {"attacks", "cavity", "data", "machine", "sweep", "theory"}
 

@@ -43,6 +43,9 @@ class Interrupted(KeyboardInterrupt):
         super().__init__()
         self.done = done
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.done,)  # from one process to another, with what was finished
+
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:

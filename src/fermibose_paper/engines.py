@@ -190,7 +190,7 @@ class DaskEngine:
             "distributed.scheduler.allowed-failures": 0,
             # A worker has one task at a time: what waits elsewhere does not die with it.
             "distributed.scheduler.worker-saturation": 1.0,
-            "distributed.nanny.pre-spawn-environ": ONE_THREAD,
+            "distributed.nanny.pre-spawn-environ": {},  # it would be set in this process, too
             "distributed.worker.profile.enabled": False,
         }
         self._open.enter_context(dask.config.set(settings))
@@ -199,7 +199,7 @@ class DaskEngine:
             n_workers=self.workers,
             threads_per_worker=1,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             memory_limit=0,
             silence_logs=logging.CRITICAL,
         )

@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -111,7 +112,7 @@ class Job:
                 f"not {self.data!r}"
             )
         params, text = _copy(self.params, "params")
-        context = _copy(self.context, "context")[0] if self.context != {} else {}
+        context, _ = _copy(self.context, "context")
         given = [*params, *context, "seed", *([] if isinstance(self.data, str) else ["data"])]
         names = set(given)
         if len(names) < len(given):
@@ -155,9 +156,13 @@ def _copy(values: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
             f"{name} must be a dict of arguments by name, not a {type(values).__name__}"
         )
     copy = dict(values)
+    if not copy:
+        return copy, "{}"
+    if _SCALARS.issuperset(map(type, copy.values())) and {str}.issuperset(map(type, copy)):
+        with suppress(ValueError):  # of NaN, which has a text of its own
+            return copy, _canonical(copy)
     text = encode(copy, name)
-    flat = all(type(value) in _SCALARS for value in copy.values())
-    return copy if flat else decode(text), text
+    return decode(text), text
 
 
 def _short(value: Any) -> str:
@@ -168,8 +173,12 @@ def _short(value: Any) -> str:
 
 def identity(name: str, version: int, params: str, seed: int, data: str) -> str:
     """The key of a job. params: their canonical text."""
-    text = json.dumps([name, version, params, seed, data])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest(name, version, params, seed, data)
+
+
+def digest(*values: str | int | float | None) -> str:
+    """A sha256 of these values."""
+    return hashlib.sha256(_canonical(values).encode()).hexdigest()
 
 
 _known: dict[Callable[..., Any], Measurement] = {}

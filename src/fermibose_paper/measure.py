@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fermibose.attacks import ThreatModel, accuracy_curve, fgsm, pgd, robustness_area
+from fermibose.attacks import ThreatModel, accuracy_curve, fgsm, noisy, pgd, robustness_area
 from fermibose.data import Dataset
 from fermibose.data import per_class as first_of_each_class
 from fermibose.energy import PairEnergy
@@ -156,8 +156,7 @@ def curves(training: Training, data: Dataset) -> dict[str, Any]:
             if name == "fgsm":
                 image = fgsm(net, x[:1], y[:1], threat, show=False).examples
             else:
-                noise = torch.randn(image.shape, generator=torch.Generator().manual_seed(seed))
-                image = (image + threat.epsilon * noise).clamp(*threat.bounds)
+                image = noisy(image, threat, torch.Generator().manual_seed(seed))
             found[f"{name}_example"] = (255 * image).round().byte().numpy().tobytes().hex()
     return found
 

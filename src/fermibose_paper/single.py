@@ -15,12 +15,15 @@ from fermibose_paper.job import Job, measurement
 
 Found = dict[str, Any]  # what was measured on one instance
 WALKS = {"hmc": "tempered sampling", "plain": "plain sampling from w = 1"}
+# What results call the two kinds of sampling. The plain walk has been "hmc" there since the first
+# rows were stored, and stays so; everywhere else hmc is tempered, and what is not is called plain.
+TEMPERED, PLAIN = "tempered", "hmc"
 _MESSAGES = {"amp": amp, "bp": belief_propagation}
 _MARKS = {
     "bp": ("s", "boson", "BP"),
     "amp": ("o", "machine", "AMP"),
-    "tempered": ("^", "baseline", "sampling"),
-    "hmc": ("v", "highlight", "sampling, not tempered"),
+    TEMPERED: ("^", "baseline", "sampling"),
+    PLAIN: ("v", "highlight", "sampling, not tempered"),
 }
 
 
@@ -110,7 +113,7 @@ def measure_sampling(
         warm_up=warm_up,
     )
     return {
-        "method": "hmc" if hottest is None else "tempered", "n": n, "seed": seed, **parameters,
+        "method": PLAIN if hottest is None else TEMPERED, "n": n, "seed": seed, **parameters,
         "hottest": hottest, "aligned": aligned, "M": found.M, "q": found.q, "Q": found.Q,
         **{f"{name}_error": error for name, error in found.errors.items()},
         "generalization_loss": found.generalization_loss, "training_loss": found.training_loss,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fermibose.errors import FermiboseError, FileFormatError, InputError
-from fermibose_paper.job import Job, decode, measurement_of
+from fermibose_paper.job import Job, decode, digest, measurement_of
 
 _APPLICATION = 0x46425357  # "FBSW": tells our stores from other SQLite files
 _FORMAT = 2
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
     source: str  # sha256 of the function's text where it was computed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Row:
     """One row of a store. ``result`` is None if it failed, or was not finished (no error).
 
@@ -125,9 +125,9 @@ class Store:
             if not create and not self.path.exists():
                 raise InputError(f"there is no store at {self.path}: name the file that is one")
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _explaining(self.path), closing(sqlite3.connect(self.path)):
-                pass  # from here on it exists, and a file that vanishes is not made anew
-            self.path.touch(exist_ok=True)
+            if not self.path.exists():  # from here on, a file that vanishes is not made anew
+                with _explaining(self.path), closing(sqlite3.connect(self.path)) as new:
+                    new.execute("PRAGMA schema_version")
         except OSError as error:
             if isinstance(error, FermiboseError):
                 raise
@@ -186,8 +186,6 @@ class Store:
             closing(sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)) as opened,
         ):
             opened.execute(f"PRAGMA synchronous = {_SYNCHRONOUS}")
-            # bytes that are no text must not keep the other rows from being read
-            opened.text_factory = lambda raw: raw.decode(errors="surrogateescape")
             if self._id is not None and _id_of(opened) != self._id:
                 raise StoreError(
                     f"{self.path} is no longer the store that was opened: another program replaced "
@@ -251,16 +249,16 @@ class Store:
             raise InputError(f"rows are of a measurement by its name, not of {name!r}")
         query = f"SELECT {_EVERYTHING} FROM results ORDER BY name, params, seed, key"
         with self._open() as connection:
-            rows = [_read(found) for found in connection.execute(query)]
+            rows = [_read(found) for found in _fetch(connection, query)]
         return [row for row in rows if name is None or row.name == name]
 
     def digest(self) -> str:
         """A sha256 of all jobs and results; the same for the same results, whenever computed."""
-        digest = hashlib.sha256()
+        whole = hashlib.sha256()
         with self._open() as connection:
-            for found in connection.execute("SELECT key, result FROM results ORDER BY key"):
-                digest.update(json.dumps(found).encode())
-        return digest.hexdigest()
+            for found in _fetch(connection, "SELECT key, result FROM results ORDER BY key"):
+                whole.update(json.dumps(found).encode())
+        return whole.hexdigest()
 
 
 def column_values(job: Job, answer: Answer, finished: str) -> tuple[Any, ...]:
@@ -275,12 +273,8 @@ def column_values(job: Job, answer: Answer, finished: str) -> tuple[Any, ...]:
 
 def _insert(connection: sqlite3.Connection, columns: tuple[Any, ...]) -> None:
     marks = ", ".join("?" * (len(COLUMNS) + 1))
-    row = (*columns, _checksum(columns))
+    row = (*columns, digest(*columns))
     connection.execute(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
-
-
-def _checksum(columns: Sequence[Any]) -> str:
-    return hashlib.sha256(json.dumps(columns).encode()).hexdigest()
 
 
 def _find(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
@@ -289,15 +283,28 @@ def _find(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]
         some = keys[start : start + 500]
         marks = ", ".join("?" * len(some))
         query = f"SELECT {_EVERYTHING} FROM results WHERE key IN ({marks})"
-        found.update({row[0]: _read(row) for row in connection.execute(query, some)})
+        found.update({row[0]: _read(row) for row in _fetch(connection, query, some)})
     return found
+
+
+def _fetch(
+    connection: sqlite3.Connection, query: str, values: Sequence[str] = ()
+) -> list[tuple[Any, ...]]:
+    """The rows of a query. Bytes that are no text must not keep the others from being read."""
+    try:
+        return connection.execute(query, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+    connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
+    return connection.execute(query, values).fetchall()
 
 
 def _read(found: tuple[Any, ...]) -> Row:
     """A row from its columns; what does not match its checksum is damaged."""
     *columns, checksum = found
     try:
-        if _checksum(columns) == checksum:
+        if digest(*columns) == checksum:
             return Row(*columns)
         problem = "it does not match its checksum"
     except TypeError as error:  # bytes where there should be text

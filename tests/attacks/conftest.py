@@ -6,8 +6,7 @@ import torch
 from torch import nn
 
 from fermibose.data import load_dataset
-from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import train
+from fermibose.machine import Recipe, train
 
 
 @pytest.fixture(scope="session")

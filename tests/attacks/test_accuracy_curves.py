@@ -20,7 +20,7 @@ from fermibose.attacks import (
     pgd,
     robustness_area,
 )
-from fermibose.attacks.probe import Scaled
+from fermibose.attacks.masking import Scaled
 from fermibose.errors import InputError
 
 STRENGTHS = (0.0, 0.02, 0.05, 0.1, 0.3)
@@ -185,7 +185,7 @@ def test_noise_is_clipped_seeded_and_leaves_the_misclassified_alone(net, images)
         ({"epsilons": (0.2, 0.1)}, "increase"),
         ({"epsilons": (-0.1, 0.1)}, ">= 0"),
         ({"epsilons": (0.1, float("nan"))}, "finite"),
-        ({"attack": "square"}, "'one_step', 'pgd' or 'noise'"),
+        ({"attack": "square"}, "'one_step' or 'pgd' or 'noise'"),
         ({"attack": "noise"}, "norm='noise'"),
         ({"loss": "hinge"}, "loss must be"),
         ({"loss": ("cross_entropy", "margin")}, "one step climbs one loss, got cross_entropy, mar"),
@@ -216,6 +216,8 @@ def test_areas_and_bands_that_make_no_sense_are_refused():
     with pytest.raises(InputError, match="different strengths"):
         mean_curve([uneven, even])
     assert isinstance(mean_curve([even, even]), Band)
+    with pytest.raises(InputError, match="confidence must be a finite number > 0 and < 1"):
+        mean_curve([even, even], confidence=95)
     with pytest.raises(InputError, match="draws"):
         gaussian_noise(torch.nn.Identity(), [[0.5, 0.1]], [0], ThreatModel("noise"), draws=0)
 

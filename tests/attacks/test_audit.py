@@ -1,7 +1,9 @@
 """The audit. Oracles: honest nets must pass, nets masked in known ways must not."""
 
 import copy
+import importlib
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,21 +14,21 @@ from torch import nn
 from fermibose.attacks import (
     AttackResult,
     Audit,
-    Curve,
+    Check,
     ThreatModel,
     audit,
     auto_attack,
-    checks,
+    masking,
     pgd,
 )
-from fermibose.attacks.binarisation import Binarisation, binarisation_test
-from fermibose.attacks.checks import transfer
+from fermibose.attacks.audit import transfer
 from fermibose.attacks.gradient import Ascent, pgd_ascent
-from fermibose.attacks.probe import Check, Probe, largest_rise
-from fermibose.errors import InputError
-from fermibose.machine.baselines import train_mlp
-from fermibose.machine.recipe import Recipe
+from fermibose.attacks.masking import Binarisation, Probe, binarisation_test, largest_rise
+from fermibose.attacks.victim import Victim, victim_of
+from fermibose.errors import FermiboseError, InputError
+from fermibose.machine import Recipe, train_mlp
 
+auditing = importlib.import_module("fermibose.attacks.audit")  # which its function hides
 THREAT = ThreatModel("linf", 0.08)
 QUERIES = 500  # of Square: enough to catch a mask, and a tenth of the time
 
@@ -64,6 +66,13 @@ class Decoy(Wrapped):
     def forward(self, x):
         decoy = 1e-3 * torch.sin(40 * x.flatten(1)[:, ::7]).cumsum(1)[:, -10:]
         return self.net(x.detach()) + decoy - decoy.detach()
+
+
+def probe_of(model, x, y, withstood, threat=THREAT):
+    """The images as an audit of these classifiers would probe them."""
+    return Probe(
+        Victim(model, x, y, torch.ones(len(y)).bool(), 10, 1000), withstood, threat, 0.02, 0
+    )
 
 
 def failed(found):
@@ -148,12 +157,12 @@ def test_transfer_from_a_given_rival(net, images):
     correct = net(x).argmax(1) == y
     x, y = x[correct], y[correct]
     robust = pgd(net, x, y, THREAT, losses=("cross_entropy",)).robust
-    probe = Probe(net, x, y, robust, 10, THREAT, 0.02, 0)
-    found = transfer(probe, net)
+    probe = probe_of(net, x, y, robust)
+    found = transfer(probe, probe.victim)
     assert found.passed
     assert found.numbers["fooled"] == pytest.approx(1 - float(robust.double().mean()), abs=0.02)
     credulous = replace(probe, withstood=torch.ones_like(robust))
-    assert not transfer(credulous, net).passed
+    assert not transfer(credulous, probe.victim).passed
 
 
 class Switch(Wrapped):
@@ -167,10 +176,11 @@ def test_a_rival_is_attacked_in_evaluation_mode_and_left_as_it_was(net, images):
     """A net in double precision and training mode stays so, and fools as it does in float32."""
     x, y = images
     robust = torch.ones(len(y), dtype=torch.bool)
-    probe = Probe(net, x, y, robust, 10, THREAT, 0.02, 0)
-    expected = transfer(probe, copy.deepcopy(net)).numbers["fooled"]
+    probe = probe_of(net, x, y, robust)
+    expected = transfer(probe, probe.victim).numbers["fooled"]
     rival = Switch(copy.deepcopy(net)).double().train()
-    found = transfer(probe, rival)
+    with victim_of(rival, x, y, THREAT) as other:
+        found = transfer(probe, other)
     assert found.numbers["fooled"] == pytest.approx(expected, abs=1 / len(y))
     assert found.numbers["fooled"] > 0.1 + float((net(x).argmax(1) != y).double().mean())
     assert all(module.training for module in rival.modules())
@@ -180,14 +190,12 @@ def test_a_rival_is_attacked_in_evaluation_mode_and_left_as_it_was(net, images):
 def test_images_of_one_class_teach_no_rival(net, images):
     x, y = images
     one = torch.ones(int((y == 0).sum())).bool()
-    probe = Probe(net, x[y == 0], y[y == 0], one, 10, ThreatModel("linf", 0.3), 0.02, 0)
+    probe = probe_of(net, x[y == 0], y[y == 0], one, ThreatModel("linf", 0.3))
     assert transfer(probe, None).outcome == "inconclusive"
-    assert transfer(probe, net).outcome == "FAILED"  # one that is given is asked
+    assert transfer(probe, probe.victim).outcome == "FAILED"  # one that is given is asked
 
 
 def test_a_rival_for_other_images_is_refused_before_anything_runs(net, few, monkeypatch):
-    from fermibose.attacks import auditing
-
     monkeypatch.setattr(auditing, "_attack_in_turn", lambda *_: pytest.fail("worked"))
     for rival, message in (("mlp", "must be a torch module"), (nn.Linear(64, 3), "knows 3 class")):
         with pytest.raises(InputError, match=message):
@@ -198,36 +206,35 @@ class Scripted(Probe):
     """A probe whose PGD answers from a script, keyed by one option."""
 
     def accuracy(self, **options):
-        return next(answer for key, answer in self.model.items() if key in options.values())
+        return next(answer for key, answer in self.victim.items() if key in options.values())
 
 
 @pytest.mark.parametrize(
     ("check", "script", "passed"),
     [
-        (checks.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.4, 80: 0.4}, True),
-        (checks.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.45, 80: 0.4}, False),
-        (checks.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.4, 80: 0.3}, False),
-        (checks.restarts, {4: 0.4, 5: 0.39}, True),
-        (checks.restarts, {4: 0.4, 5: 0.3}, False),
-        (checks.precision, {torch.float32: 0.4, torch.float64: 0.41}, True),
-        (checks.precision, {torch.float32: 0.4, torch.float64: 0.3}, False),
-        (checks.precision, {torch.float32: 0.3, torch.float64: 0.4}, False),
+        (masking.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.4, 80: 0.4}, True),
+        (masking.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.45, 80: 0.4}, False),
+        (masking.monotone_in_steps, {5: 0.6, 10: 0.5, 20: 0.4, 40: 0.4, 80: 0.3}, False),
+        (masking.restarts, {4: 0.4, 5: 0.39}, True),
+        (masking.restarts, {4: 0.4, 5: 0.3}, False),
+        (masking.precision, {torch.float32: 0.4, torch.float64: 0.41}, True),
+        (masking.precision, {torch.float32: 0.4, torch.float64: 0.3}, False),
+        (masking.precision, {torch.float32: 0.3, torch.float64: 0.4}, False),
     ],
 )
 def test_checks_judge_the_numbers_they_are_given(check, script, passed):
-    nothing = torch.zeros(0)
-    found = check(Scripted(script, nothing, nothing, nothing, 10, THREAT, 0.02, 0))
+    found = check(Scripted(script, torch.zeros(0), THREAT, 0.02, 0))
     assert found.passed is passed
 
 
 @pytest.mark.parametrize(("accuracy", "passed"), [([4, 3, 2], True), ([4, 2, 3], False)])
-def test_a_curve_that_rises_with_strength_is_suspicious(monkeypatch, accuracy, passed):
-    robust = np.arange(5) < np.array(accuracy)[:, None]
-    curve = Curve("pgd", THREAT, np.arange(3.0), robust, {})
-    monkeypatch.setattr(checks, "accuracy_curve", lambda *_, **__: curve)
-    nothing = torch.zeros(0)
-    probe = Probe(nn.Identity(), nothing, nothing, nothing, 10, THREAT, 0.02, 0)
-    assert checks.monotone_in_epsilon(probe).passed is passed
+def test_a_curve_that_rises_with_strength_is_suspicious(accuracy, passed):
+    epsilons = [ratio * THREAT.epsilon for ratio in masking.EPSILON_RATIOS]
+    stronger = [replace(THREAT, epsilon=epsilon) for epsilon in epsilons if epsilon > 0]
+    script = dict(zip(stronger, (np.repeat(accuracy, 2) / 5).tolist(), strict=True))
+    found = masking.monotone_in_epsilon(Scripted(script, torch.zeros(0), THREAT, 0.02, 0))
+    assert found.passed is passed
+    assert found.numbers == {"epsilons": epsilons, "accuracy": [1, *script.values()]}
 
 
 @pytest.mark.parametrize(
@@ -241,11 +248,12 @@ def test_one_step_that_fools_whom_many_do_not_is_suspicious(monkeypatch, by_many
         robust = torch.tensor(robust).bool()
         return AttackResult("", THREAT, torch.zeros(4, 1), torch.ones(4).bool(), robust)
 
-    monkeypatch.setattr(checks, "pgd", lambda *_, **__: result(by_many))
-    monkeypatch.setattr(checks, "fgsm", lambda *_, **__: result(by_one))
-    nothing = torch.zeros(0)
-    probe = Probe(nn.Identity(), nothing, nothing, nothing, 10, THREAT, 0.02, 0)
-    assert checks.iterated_beats_one_step(probe).passed is passed
+    def scripted(name, victim, threat, ascent, **_):
+        return result(by_one if ascent == Ascent() else by_many)
+
+    monkeypatch.setattr(masking, "attack_by_gradient", scripted)
+    probe = Probe(nn.Identity(), torch.zeros(0), THREAT, 0.02, 0)
+    assert masking.iterated_beats_one_step(probe).passed is passed
 
 
 def test_binarisation_tells_a_working_attack_from_a_broken_one(net, images):
@@ -290,10 +298,10 @@ def test_problems_that_chance_solves_prove_nothing(
     monkeypatch, net, images, problems, solved, by_chance, passed
 ):
     found = Binarisation(problems, solved, by_chance)
-    monkeypatch.setattr(checks, "binarisation_test", lambda *_, **__: found)
+    monkeypatch.setattr(masking, "binarisation_test", lambda *_, **__: found)
     x, y = images
-    probe = Probe(net, x, y, torch.ones(len(y)).bool(), 10, THREAT, 0.02, 0)
-    check = checks.binarised(probe, None, 50)
+    probe = probe_of(net, x, y, torch.ones(len(y)).bool())
+    check = masking.binarised(probe, None, 50)
     assert check.passed is passed
     assert f"random points {by_chance}" in check.evidence
 
@@ -322,7 +330,7 @@ def test_the_largest_rise():
     [
         (ThreatModel("noise"), {}, "audit needs a threat model"),
         (ThreatModel("linf", 0.0), {}, "epsilon > 0"),
-        (THREAT, {"probe": 3}, "probe >= 10"),
+        (THREAT, {"probe": 3}, "probe must be a whole number of at least 10"),
         (THREAT, {"tolerance": 1.0}, "tolerance"),
     ],
 )
@@ -335,3 +343,56 @@ def test_nothing_correct_leaves_nothing_to_audit(net, images):
     x, _ = images
     with pytest.raises(InputError, match="no image is classified correctly"):
         audit(net, x, (net(x).argmax(1) + 1) % 10, THREAT)
+
+
+def test_precisions_are_compared_in_two_precisions(net, images):
+    asked = set()
+
+    class Recording(Wrapped):
+        def forward(self, x):
+            asked.add((x.dtype, next(self.parameters()).dtype))
+            return self.net(x)
+
+    x, y = images[0][:20], images[1][:20]
+    probe = probe_of(Recording(net), x, y, torch.ones(20).bool())
+    masking.precision(probe)
+    assert asked == {(kind, kind) for kind in (torch.float32, torch.float64)}
+    assert next(net.parameters()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_an_audit_makes_a_victim_of_each_net_once(net, few, given, monkeypatch):
+    """The net and its rival: whatever is behind the door takes the victim."""
+    entered = []
+
+    def counted(model, *rest, **options):
+        entered.append(model)
+        return victim_of(model, *rest, **options)
+
+    for module in ("gradient", "curves", "auto", "audit", "certificate"):
+        monkeypatch.setattr(
+            importlib.import_module(f"fermibose.attacks.{module}"), "victim_of", counted
+        )
+    rival = nn.Linear(64, 10) if given else None
+    audit(net, *few, THREAT, rival=rival, square_queries=1)
+    assert len(entered) == 2
+    assert entered[0] is net
+    assert not given or entered[1] is rival
+
+
+def test_a_rival_that_is_half_trained_is_never_used(net, few, monkeypatch):
+    """Ctrl-C while the rival learns ends the audit."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(auditing, "train_mlp", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        audit(net, *few, THREAT, square_queries=1)
+
+
+def test_an_audit_without_the_extra_is_refused_before_anything_runs(net, few, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyautoattack", None)
+    monkeypatch.setattr(auditing, "_attack_in_turn", lambda *_: pytest.fail("worked"))
+    with pytest.raises(FermiboseError, match=r"pip install 'fermibose\[attacks\]'"):
+        audit(net, *few, THREAT)

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from fermibose.attacks import ThreatModel, auto_attack, pgd
-from fermibose.attacks.auto import ensemble
-from fermibose.attacks.frame import Frame
+from fermibose.attacks.auto import Frame, ensemble
 from fermibose.errors import FermiboseError, InputError
 
 EPSILON = {"linf": 0.08, "l2": 0.6}

@@ -8,10 +8,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from fermibose.attacks import Adversary, ThreatModel, pgd
-from fermibose.attacks.losses import cross_entropy
-from fermibose.machine.baselines import InputNoise, train_logistic, train_mlp
-from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
-from fermibose.machine.recipe import Recipe
+from fermibose.attacks.gradient import cross_entropy
+from fermibose.machine import (
+    InputNoise,
+    Recipe,
+    train_kernel_ridge,
+    train_logistic,
+    train_mlp,
+    train_rbf_svm,
+)
 
 
 @pytest.fixture(scope="module")

@@ -94,6 +94,33 @@ def test_ctrl_c_keeps_finished_attacks(net, model, first, tmp_path, monkeypatch)
     assert not (tmp_path / "curve.png").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--attack", "one_step_l2"),
+            "one_step_l2 needs a threat model with norm='l2', got 'linf'",
+        ),
+        (("--attack", "noise"), "gaussian_noise needs a threat model with norm='noise'"),
+        (("--attack", "auto", "--eps", "0"), "auto_attack needs epsilon > 0"),
+    ],
+)
+def test_an_attack_that_cannot_run_is_refused_before_any_does(
+    model, tmp_path, monkeypatch, arguments, message
+):
+    """Though others that can, and that are asked for before it, would do so first."""
+    attacked = []
+    for name in ("fgsm", "pgd", "one_step_l2", "gaussian_noise", "auto_attack"):
+        monkeypatch.setattr(f"fermibose.attacks.{name}", lambda *_, **__: attacked.append(1))
+    output = tmp_path / "output"
+    arguments = ("--attack", "fgsm", "--attack", "pgd", *arguments, "--output", output)
+    result = CliRunner().invoke(app, [str(part) for part in ("attack", model, *arguments)])
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+    assert not attacked
+    assert not output.exists()
+
+
 def test_audit_prints_the_verdict_and_writes_the_evidence(model, tmp_path):
     text = run("audit", model, "--per-class", 6, "--eps", 0.08, "--output", tmp_path)
     record = json.loads((tmp_path / "audit.json").read_text())
@@ -122,7 +149,9 @@ def test_audit_prints_the_verdict_and_writes_the_evidence(model, tmp_path):
 )
 def test_errors_are_one_line_for_people(model, arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fermibose.attacks.methods.run", lambda *_, **__: pytest.fail("worked"))
+    monkeypatch.setattr(
+        "fermibose.attacks.gradient.attack_by_gradient", lambda *_, **__: pytest.fail("worked")
+    )
     (tmp_path / "notes").write_text("mine")
     arguments = ("attack", str(model), "--data", "digits", *arguments)
     monkeypatch.setattr(sys, "argv", ["fbm", *arguments])
@@ -164,8 +193,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(net, model, tmp_pat
 def test_flags_and_verdicts_are_printed_as_they_are(model, tmp_path, monkeypatch):
     from dataclasses import replace
 
-    from fermibose.attacks.auditing import Audit
-    from fermibose.attacks.probe import Check
+    from fermibose.attacks import Audit, Check
 
     def flagged(*args, **options):
         return replace(fgsm(*args, **options), flags=("odd [/flag]",))
@@ -174,7 +202,7 @@ def test_flags_and_verdicts_are_printed_as_they_are(model, tmp_path, monkeypatch
     found = Audit(ThreatModel(), 20, 1.0, 0.5, (check,), {})
     monkeypatch.setattr("fermibose.attacks.fgsm", flagged)
     monkeypatch.setattr("fermibose.attacks.audit", lambda *_, **__: found)
-    monkeypatch.setattr("fermibose.attacks.figures.draw_audit", lambda *_: None)
+    monkeypatch.setattr("fermibose.attacks.draw_audit", lambda *_: None)
     options = (model, "--per-class", 2, "--output", tmp_path)
     assert "fgsm: odd [/flag]" in run("attack", *options, "--attack", "fgsm")
     assert run("audit", *options).count("odd [/evidence]") == 2
@@ -182,7 +210,7 @@ def test_flags_and_verdicts_are_printed_as_they_are(model, tmp_path, monkeypatch
 
 def test_the_largest_strength_is_still_an_attack(net, first):
     """At the bound nothing overflows: every direction of an ℓ2 step leaves the box of images."""
-    from fermibose.attacks.threat import LARGEST
+    from fermibose.attacks import LARGEST
 
     found = pgd(net, *first, ThreatModel("l2", LARGEST), steps=5)
     assert torch.isfinite(found.examples).all()

@@ -8,7 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from fermibose.attacks import Adversary, ThreatModel, fgsm, gaussian_noise, one_step_l2, pgd
+from fermibose.attacks import (
+    Adversary,
+    ThreatModel,
+    check_attack,
+    fgsm,
+    gaussian_noise,
+    one_step_l2,
+    pgd,
+)
 from fermibose.errors import InputError
 
 X, Y = np.full((3, 4), 0.5, np.float32), np.array([0, 1, 2])
@@ -17,7 +25,7 @@ X, Y = np.full((3, 4), 0.5, np.float32), np.array([0, 1, 2])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"norm": "l1"}, "norm must be one of 'linf', 'l2', 'noise', got 'l1'"),
+        ({"norm": "l1"}, "norm must be 'linf' or 'l2' or 'noise', got 'l1'"),
         ({"epsilon": -0.1}, r"epsilon must be a finite number >= 0 and <= 1e\+15, got -0.1"),
         ({"epsilon": float("nan")}, "epsilon must be"),
         ({"epsilon": float("inf")}, "epsilon must be"),
@@ -117,6 +125,10 @@ def test_a_model_that_returns_nan_is_refused(linear):
 def test_an_attack_refuses_a_norm_it_is_not_made_for(attack, norm, message, linear):
     with pytest.raises(InputError, match=message):
         attack(linear(np.ones((3, 4))), X, Y, ThreatModel(norm))
+    with pytest.raises(InputError, match=message):
+        check_attack(attack.__name__, ThreatModel(norm))
+    with pytest.raises(InputError, match="attack must be 'fgsm' or 'one_step_l2' or"):
+        check_attack("square", ThreatModel(norm))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +137,7 @@ def test_an_attack_refuses_a_norm_it_is_not_made_for(attack, norm, message, line
         ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
         ({"steps": 2.5}, "steps must be a whole number"),
         ({"restarts": 0}, "restarts must be"),
-        ({"step_size": 0.0}, "step_size must be > 0"),
+        ({"step_size": 0.0}, "step_size .* must be a finite number > 0"),
         ({"losses": ()}, "at least one loss"),
         ({"losses": ("hinge",)}, "got 'hinge'"),
         ({"losses": "hinge"}, "got 'hinge'"),

@@ -17,7 +17,7 @@ from fermibose.cavity import (
     sample_instance,
     state_evolution,
 )
-from fermibose.cavity.lattice import LatticeError, check_size
+from fermibose.cavity.channel import LatticeError, check_size
 from fermibose.errors import InputError
 from fermibose.theory import Problem
 from fermibose_paper.single import measure_messages
@@ -25,22 +25,30 @@ from fermibose_paper.single import measure_messages
 MESSAGES = (amp, belief_propagation)
 ALL = (*MESSAGES, hmc, ground_state)
 REFUSED = [
-    *((f, "seed", bad, "seed must be an integer >= 0") for f in ALL for bad in (-1, "a", 1.5)),
+    *(
+        (f, "seed", bad, "seed must be a whole number of at least 0")
+        for f in ALL
+        for bad in (-1, "a", 1.5)
+    ),
     *(
         (f, "start", bad, "start must be 10 finite")
         for f in ALL
         for bad in (1.0, "ones", [1.0, [2.0, 3.0]], [math.inf] * 10)
     ),
-    *((f, "max_iterations", bad, "an integer >= 1") for f in MESSAGES for bad in (2.5, "2", True)),
+    *(
+        (f, "max_iterations", bad, "a whole number of at least 1")
+        for f in MESSAGES
+        for bad in (2.5, "2", True)
+    ),
     *((f, "damping", bad, "damping") for f in MESSAGES for bad in ("x", math.nan, -0.1)),
     *((f, "tol", bad, "tol must be") for f in MESSAGES for bad in (math.inf, math.nan, -1, "x", 1)),
     *((ground_state, "tol", bad, "tol must be") for bad in (1e9, math.nan, -1.0, "x")),
-    *((ground_state, "restarts", bad, "an integer >= 1") for bad in (2.5, "2")),
+    *((ground_state, "restarts", bad, "a whole number of at least 1") for bad in (2.5, "2")),
     *((belief_propagation, "max_memory", bad, "max_memory") for bad in (math.nan, "1GB", -1)),
     *((hmc, "hottest", bad, "hottest") for bad in ("5", math.nan, 0.0)),
-    (hmc, "chains", 1.5, "chains must be an integer >= 1"),
-    (hmc, "trajectories", 20.5, "trajectories must be an integer >= 20"),
-    (hmc, "warm_up", "9", "warm_up must be an integer >= 1"),
+    (hmc, "chains", 1.5, "chains must be a whole number of at least 1"),
+    (hmc, "trajectories", 20.5, "trajectories must be a whole number of at least 20"),
+    (hmc, "warm_up", "9", "warm_up must be a whole number of at least 1"),
 ]
 
 
@@ -66,14 +74,14 @@ def test_an_instance_has_a_seed():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"V": 0.0}, "V must be > 0"),
-        ({"V": -1.0}, "V must be > 0"),
+        ({"V": 0.0}, "V must be a finite number > 0"),
+        ({"V": -1.0}, "V must be a finite number > 0"),
         ({"V": math.nan}, "V must be a finite number"),
         ({"Q": math.inf}, "Q must be a finite number"),
-        ({"Q": 0.0}, "Q must be > 0"),
+        ({"Q": 0.0}, "Q must be a finite number > 0"),
         ({"M": math.nan}, "M must be a finite number"),
-        ({"sweeps": -3}, "sweeps must be an integer >= 0"),
-        ({"sweeps": 2.5}, "sweeps must be an integer >= 0"),
+        ({"sweeps": -3}, "sweeps must be a whole number of at least 0"),
+        ({"sweeps": 2.5}, "sweeps must be a whole number of at least 0"),
         ({"problem": None}, "needs a fermibose.theory.Problem"),
     ],
 )

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fermibose.cavity import amp, ground_state, hmc, sample_instance
-from fermibose.cavity.bp import bp_memory
+from fermibose.cavity import amp, bp_memory, ground_state, hmc, sample_instance
 from fermibose.cli import app
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solve
-from fermibose_paper.single import measure_messages, measure_representation, measure_sampling
+from fermibose_paper.single import (
+    measure_messages,
+    measure_representation,
+    measure_sampling,
+)
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "cavity.py"
 WARM = ("--alpha", "0.7", "--beta", "10", "--n", "60")

@@ -59,10 +59,10 @@ def test_fields_and_their_covariance_are_the_sums():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"n": 0}, "n must be an integer >= 1"),
-        ({"n": 2.5}, "n must be an integer"),
-        ({"seed": -1}, "seed must be an integer >= 0"),
-        ({"counts": "some"}, '"random" or "exact"'),
+        ({"n": 0}, "n must be a whole number of at least 1"),
+        ({"n": 2.5}, "n must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"counts": "some"}, "counts must be 'random' or 'exact'"),
         ({"problem": 3}, "needs a fermibose.theory.Problem"),
         ({"problem": Problem(alpha=0.01)}, "leaves no training pair at n = 10: use n >= 51"),
     ],

@@ -10,11 +10,18 @@ import numpy as np
 import pytest
 from scipy.special import roots_legendre
 
-from fermibose.cavity import Instance, Pairs, amp, belief_propagation, sample_instance
+from fermibose.cavity import (
+    Instance,
+    Pairs,
+    amp,
+    belief_propagation,
+    bp_memory,
+    sample_instance,
+    state_evolution,
+)
 from fermibose.cavity.amp import _Amp
-from fermibose.cavity.bp import _Bp, bp_memory
-from fermibose.cavity.evolution import state_evolution
-from fermibose.cavity.passing import Mixer
+from fermibose.cavity.bp import _Bp
+from fermibose.cavity.messages import Mixer
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solve
 
@@ -188,7 +195,7 @@ def test_acceleration_finds_fixed_points_that_plain_sweeps_leave(seed, stays, mo
     instance = sample_instance(Problem(alpha=0.8), 150, seed=seed)
     found = amp(instance, tol=1e-8)
     assert found.converged
-    monkeypatch.setattr("fermibose.cavity.passing.TURN", 10**6)
+    monkeypatch.setattr("fermibose.cavity.messages.TURN", 10**6)
     plain = amp(instance, max_iterations=150, tol=1e-8)
     assert plain.converged is stays
     if stays:
@@ -198,7 +205,7 @@ def test_acceleration_finds_fixed_points_that_plain_sweeps_leave(seed, stays, mo
 def test_belief_propagation_accelerates_to_the_same_fixed_point(monkeypatch):
     instance = sample_instance(Problem(alpha=0.5, beta=10.0), 30, seed=1)
     plain = belief_propagation(instance, start=np.ones(30), damping=0.3)
-    monkeypatch.setattr("fermibose.cavity.passing.TURN", 4)
+    monkeypatch.setattr("fermibose.cavity.messages.TURN", 4)
     quick = belief_propagation(instance, start=np.ones(30), damping=0.3)
     assert quick.converged
     assert plain.converged
@@ -208,7 +215,7 @@ def test_belief_propagation_accelerates_to_the_same_fixed_point(monkeypatch):
 
 def test_a_step_to_negative_variances_is_not_taken(monkeypatch):
     """Acceleration extrapolates; where it leaves what can be swept the damped step is taken."""
-    monkeypatch.setattr("fermibose.cavity.passing.TURN", 0)
+    monkeypatch.setattr("fermibose.cavity.messages.TURN", 0)
     messages = _Amp(sample_instance(Problem(), 5, seed=0), np.ones(5))
     mixer, x = Mixer(messages, 0.5), messages.start
     mixer.after(x, x - 0.2, 1e-3)
@@ -218,7 +225,7 @@ def test_a_step_to_negative_variances_is_not_taken(monkeypatch):
 
 
 def test_sweeps_take_turns_until_they_are_close(monkeypatch):
-    monkeypatch.setattr("fermibose.cavity.passing.TURN", 3)
+    monkeypatch.setattr("fermibose.cavity.messages.TURN", 3)
     messages = _Amp(sample_instance(Problem(), 5, seed=0), np.ones(5))
     fixed = messages.start + 0.01
 
@@ -306,7 +313,7 @@ def test_a_progress_bar_follows_the_sweeps(algorithm, monkeypatch):
 
         yield advance
 
-    monkeypatch.setattr("fermibose.cavity.passing.progress_bar", bar)
+    monkeypatch.setattr("fermibose.cavity.messages.progress_bar", bar)
     instance = sample_instance(Problem(alpha=0.5, beta=5.0), 20, seed=0)
     found = algorithm(instance, max_iterations=2, show=None)
     assert told == [(2, None), *(f"residual {r:.1e}" for r in found.history.residual)]
@@ -338,7 +345,7 @@ def test_belief_propagation_states_its_memory_and_refuses_what_does_not_fit(monk
     need = bp_memory(40, 100)
     with pytest.raises(InputError, match=r"4000 messages in 0\.013 GB"):
         belief_propagation(instance, max_memory=0.99 * need)
-    monkeypatch.setattr("fermibose.cavity.passing.TURN", 1)
+    monkeypatch.setattr("fermibose.cavity.messages.TURN", 1)
     tracemalloc.start()
     belief_propagation(instance, max_memory=1.01 * need, max_iterations=12)
     used = tracemalloc.get_traced_memory()[1]
@@ -350,9 +357,9 @@ def test_belief_propagation_states_its_memory_and_refuses_what_does_not_fit(monk
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"damping": 1.0}, "0 <= damping < 1"),
-        ({"tol": 0.0}, "tol must be > 0"),
-        ({"max_iterations": 0}, "max_iterations must be an integer >= 1"),
+        ({"damping": 1.0}, "damping .* must be a finite number >= 0 and < 1"),
+        ({"tol": 0.0}, "tol must be a finite number > 0"),
+        ({"max_iterations": 0}, "max_iterations must be a whole number of at least 1"),
         ({"start": np.zeros(3)}, "20 finite means"),
         ({"start": np.full(20, np.nan)}, "20 finite means"),
         ({"start": np.full(20, 1e9)}, "too far out"),

@@ -9,9 +9,7 @@ from scipy.special import roots_legendre
 
 from fermibose.cavity.channel import DivergenceError, PairChannel
 from fermibose.theory import Problem
-from fermibose.theory.channel import GaussianChannel
-from fermibose.theory.grid import Axis
-from fermibose.theory.table import pair_table
+from fermibose.theory.channel import Axis, GaussianChannel, pair_table
 
 SAME = np.array([True, True, True, False, False, False, False])
 OMEGA = np.array(

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import roots_legendre
 
 from fermibose.cavity import Instance, Pairs, ground_state, hmc, sample_instance, sampling
-from fermibose.cavity.landscape import Landscape
+from fermibose.cavity.ground import Landscape
 from fermibose.cavity.sampling import ladder, overlap
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solve
@@ -40,6 +40,21 @@ def test_energy_and_gradient(activation):
     np.testing.assert_allclose((gradient * move).sum(0), (up - down) / (2 * h), rtol=1e-6)
     decay = problem.weight_decay / 2 * (w**2).sum(0)
     np.testing.assert_allclose(landscape.pair_energy(w), (energy - decay) / 12)
+
+
+@pytest.mark.parametrize("k", [3, 30, 300, 1000])
+def test_a_steep_activation_is_tanh_of_larger_weights(k):
+    """φ(z) = tanh(kz) at w is tanh at kw, whose slope is known: the gradient of the pairs is k
+    times that, and only the decay, made weak here, knows the weights themselves."""
+    tiny = 1e-12
+    steep = Problem(alpha=1.5, activation=lambda z: np.tanh(k * z), weight_decay=tiny)
+    instance = sample_instance(steep, 8, seed=0)
+    w = np.random.default_rng(0).standard_normal((8, 3)) / k
+    energy, gradient = Landscape(instance).energy_and_gradient(w)
+    plain = replace(instance, problem=Problem(alpha=1.5, weight_decay=tiny))
+    expected, slope = Landscape(plain).energy_and_gradient(k * w)
+    np.testing.assert_allclose(energy, expected, rtol=1e-9)
+    np.testing.assert_allclose(gradient, k * slope, rtol=0, atol=1e-9 * k * np.abs(slope).max())
 
 
 def two_weights(beta):
@@ -228,11 +243,11 @@ def test_arguments_are_checked():
     instance = sample_instance(Problem(), 10, seed=0)
     with pytest.raises(InputError, match="finite beta"):
         hmc(instance.at(math.inf))
-    with pytest.raises(InputError, match="trajectories must be an integer >= 20"):
+    with pytest.raises(InputError, match="trajectories must be a whole number of at least 20"):
         hmc(instance, trajectories=3)
     with pytest.raises(InputError, match="10 finite weights"):
         hmc(instance, start=np.ones(3))
-    with pytest.raises(InputError, match="must be > 0"):
+    with pytest.raises(InputError, match=r"hottest .* must be a finite number > 0"):
         hmc(instance, hottest=-1.0)
     with pytest.raises(InputError, match="10 finite weights"):
         ground_state(instance, start=np.full(10, np.nan))

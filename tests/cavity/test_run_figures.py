@@ -6,8 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fermibose.cavity import amp, ground_state, hmc, sample_instance, state_evolution
-from fermibose.cavity.run_figures import draw_descents, draw_trajectory, draw_walk
+from fermibose.cavity import (
+    amp,
+    draw_descents,
+    draw_trajectory,
+    draw_walk,
+    ground_state,
+    hmc,
+    sample_instance,
+    state_evolution,
+)
 from fermibose.theory import Problem, solve
 
 PROBLEM = Problem(alpha=0.7, beta=10.0)

@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 
 from fermibose import FermiBoseClassifier, FermiBoseNet
 from fermibose.cli import app
-from fermibose.data import dataset as datasets
-from fermibose.data import load_dataset
+from fermibose.data import datasets, load_dataset
 from fermibose.errors import FermiboseError, FileFormatError, InputError
-from fermibose.machine.evaluation import evaluate
+from fermibose.machine import evaluate
 
 QUICK = ("--epochs", 1, "--readout-epochs", 2, "--hidden", 4)
 

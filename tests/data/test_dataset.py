@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from fermibose.data import Dataset, dataset, load_dataset, load_digits, load_idx, paper_split
-from fermibose.data.raw import SHA256, RawSplit
+from fermibose.data import Dataset, datasets, load_dataset, load_digits, load_idx, paper_split
+from fermibose.data.idx import RawSplit
+from fermibose.data.openml import SHA256
 from fermibose.errors import FermiboseError, InputError
 
 
@@ -29,7 +30,7 @@ def no_download(monkeypatch):
     def reached(name):
         raise FermiboseError(f"OpenML was asked for {name}")
 
-    monkeypatch.setattr(dataset, "read_openml", reached)
+    monkeypatch.setattr(datasets, "read_openml", reached)
 
 
 def test_mnist5k_is_the_paper_split():
@@ -100,7 +101,7 @@ def test_wrong_fermibose_data_is_an_error_not_a_download(tmp_path, monkeypatch, 
 
 
 def test_openml_is_used_as_it_comes(small, monkeypatch):
-    monkeypatch.setattr(dataset, "read_openml", lambda name: RawSplit(**small))
+    monkeypatch.setattr(datasets, "read_openml", lambda name: RawSplit(**small))
     data = load_dataset("fashion-mnist")
     assert data.name == "fashion-mnist"
     check(data, RawSplit(**small).scaled())
@@ -114,7 +115,7 @@ def test_a_full_set_must_be_what_its_name_says(tmp_path, small, write_folder, mo
     kept = b"".join(bytes(small[field]) for field in fields)
     for name, labels in (("mnist", small["labels_test"]), ("fashion-mnist", bytes(4))):
         monkeypatch.setitem(SHA256, name, hashlib.sha256(kept + bytes(labels)).hexdigest())
-    monkeypatch.setattr(dataset, "_MNIST_SIZES", (6, 4))
+    monkeypatch.setattr(datasets, "_MNIST_SIZES", (6, 4))
     check(load_dataset("mnist", folder=folder), load_idx(folder))
     check(load_dataset("fashion-mnist", folder=other), load_idx(other))
     with pytest.raises(InputError, match=r"'mnist' was asked for, but .* are others"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fermibose.data import load_dataset, load_idx, load_mnist5k, paper_split, per_class
-from fermibose.data.raw import SHA256
+from fermibose.data.openml import SHA256
 
 ROOT = Path(os.environ.get("FERMIBOSE_DATA") or "no-such-folder")  # before tests clear it
 FOLDER = ROOT / "mnist" if (ROOT / "mnist").is_dir() else ROOT

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermibose.data import load_mnist5k, paper_split, per_class
-from fermibose.data.subsets import rank_in_class
+from fermibose.data import load_mnist5k, paper_split, per_class, rank_in_class
 from fermibose.errors import InputError
 
 
@@ -62,9 +61,9 @@ def test_string_labels_and_images_of_any_shape():
         (np.zeros((3, 2)), np.zeros((3, 1)), 1, 0, r"y of shape \(n,\)"),
         (np.zeros(()), np.zeros(1), 1, 0, "one label per image"),
         (np.zeros((0, 2)), np.zeros(0), 1, 0, "empty"),
-        (np.zeros((3, 2)), np.zeros(3), 0, 0, "count must be a whole number of at least 1, not 0"),
-        (np.zeros((3, 2)), np.zeros(3), 1.5, 0, "count must be .* not 1.5"),
-        (np.zeros((3, 2)), np.zeros(3), 1, -1, "start must be .* at least 0, not -1"),
+        (np.zeros((3, 2)), np.zeros(3), 0, 0, "count must be a whole number of at least 1, got 0"),
+        (np.zeros((3, 2)), np.zeros(3), 1.5, 0, "count must be .* got 1.5"),
+        (np.zeros((3, 2)), np.zeros(3), 1, -1, "start must be .* at least 0, got -1"),
     ],
 )
 def test_what_cannot_be_used_is_refused(x, y, count, start, says):

@@ -13,8 +13,7 @@ from pytorch_metric_learning.reducers import MeanReducer
 
 from fermibose import PairEnergy, PairLoss
 from fermibose.errors import InputError
-from fermibose.machine import local_rule
-from fermibose.machine.layers import LocalDense
+from fermibose.machine import LocalDense, local_rule
 from fermibose.machine.local_rule import count_pairs, pair_force
 
 energies = st.builds(

@@ -1,13 +1,18 @@
 """The network and its files. Oracles: the formula in NumPy, round trips, damaged files."""
 
+import copy
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from fermibose import FermiBoseNet
+from fermibose import FermiBoseNet, files
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 
 
@@ -148,3 +153,66 @@ def test_a_folder_that_cannot_be_written_is_named(net, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(FermiboseError, match="could not save the model"):
         net.save(tmp_path / "file")
+
+
+class Killed(BaseException):
+    """As good as a kill: nothing after it is written."""
+
+
+def die_at(monkeypatch, number):
+    """The process ends just before the file with this number takes its place."""
+    replaced, replace = [], os.replace
+
+    def die(draft, path):
+        replaced.append(path)
+        if len(replaced) == number:
+            raise Killed
+        replace(draft, path)
+
+    monkeypatch.setattr(files.os, "replace", die)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_save_that_is_cut_short_leaves_the_old_model(net, saved, number, monkeypatch):
+    before = copy.deepcopy(net.state_dict())
+    net.initialise(torch.Generator().manual_seed(9))
+    with monkeypatch.context() as patch:
+        die_at(patch, number)
+        with pytest.raises(Killed):
+            net.save(saved)
+    old = FermiBoseNet.load(saved).state_dict()
+    assert all(torch.equal(old[name], value) for name, value in before.items())
+    for seed in (9, 10):  # and the next saves go through, leaving nothing behind
+        net.initialise(torch.Generator().manual_seed(seed))
+        net.save(saved)
+        new = FermiBoseNet.load(saved).state_dict()
+        assert all(torch.equal(new[name], value) for name, value in net.state_dict().items())
+        assert sorted(path.name for path in saved.iterdir()) == ["model.json", "model.safetensors"]
+
+
+def test_saving_removes_nothing_of_the_users(net, saved):
+    mine = [saved / "model.best.safetensors", saved / "model.2026.safetensors"]
+    for path in mine:
+        path.write_text("mine")
+    net.save(saved)
+    assert all(path.read_text() == "mine" for path in mine)
+
+
+def test_a_process_killed_between_the_two_files_leaves_the_old_model(net, saved):
+    script = f"""
+import os, signal, torch
+from fermibose import FermiBoseNet
+net = FermiBoseNet.load({str(saved)!r})
+net.initialise(torch.Generator().manual_seed(9))
+replace = os.replace
+def replace_then_die(draft, path):
+    replace(draft, path)
+    if path.name == "model.safetensors":
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = replace_then_die
+net.save({str(saved)!r})
+"""
+    killed = subprocess.run([sys.executable, "-c", script], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    old = FermiBoseNet.load(saved).state_dict()
+    assert all(torch.equal(old[name], value) for name, value in net.state_dict().items())

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from fermibose.errors import InputError
-from fermibose.machine.baselines import InputNoise
+from fermibose.machine import ByLabel, InputNoise, Noise, SelfSupervised, Shift
 from fermibose.machine.local_rule import count_pairs
-from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
 
 
 @pytest.fixture

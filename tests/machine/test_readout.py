@@ -5,9 +5,9 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from fermibose.machine.layers import Dense
-from fermibose.machine.readout import CrossEntropyReadout, solve_ridge
-from fermibose.machine.recipe import Recipe
+from fermibose.machine import Recipe
+from fermibose.machine.local_rule import Dense
+from fermibose.machine.training import CrossEntropyReadout, solve_ridge
 
 
 def representations(seed, n, units, classes):

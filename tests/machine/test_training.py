@@ -1,9 +1,15 @@
 """Training. Oracles: a hand-written Adam loop with autograd, bit-wise comparison of two runs."""
 
+import dataclasses
+import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
+import types
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,13 +17,21 @@ import torch
 from scipy.sparse import csr_array
 
 from fermibose import PairEnergy
+from fermibose.attacks import ThreatModel, audit
+from fermibose.compute import Interrupted
 from fermibose.errors import FermiboseError, FileFormatError, InputError
-from fermibose.machine import loop
-from fermibose.machine.baselines import train_logistic, train_mlp
-from fermibose.machine.examples import RangeWarning
-from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
-from fermibose.machine.pairing import Noise, SelfSupervised, Shift
-from fermibose.machine.recipe import Recipe
+from fermibose.machine import (
+    Noise,
+    RangeWarning,
+    Recipe,
+    SelfSupervised,
+    Shift,
+    loop,
+    train_kernel_ridge,
+    train_logistic,
+    train_mlp,
+    train_rbf_svm,
+)
 from fermibose.machine.training import LocalLayer, new_net, train
 
 SMALL = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))
@@ -40,6 +54,20 @@ def with_(recipe, **changes):
 
 def weights(training):
     return training.net.state_dict()
+
+
+def press_at(monkeypatch, step):
+    """Press Ctrl-C once, when so many things have been recorded."""
+    steps, record = 0, loop._record
+
+    def press(records, stage, values):
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        record(records, stage, values)
+
+    monkeypatch.setattr(loop, "_record", press)
 
 
 def same_bits(one, other):
@@ -90,7 +118,7 @@ def test_no_gradient_crosses_a_layer(data):
     recipe = with_(SMALL, hidden=(12, 9, 7))
     net, generator = new_net(x, y, recipe)
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    loop.run_stages(
+    loop.train_stages(
         net,
         [lambda: LocalLayer(net, 1, x, y, recipe, generator)],
         batch_size=8,
@@ -134,25 +162,17 @@ def test_interrupted_and_resumed_training_gives_the_same_bits(
     recipe = with_(SMALL, **changes)
     whole = train(*data, recipe, test=data)
 
-    steps = 0
-    record = loop._record
-
-    def press_ctrl_c(records, stage, values):
-        nonlocal steps
-        steps += 1
-        if steps == at_step:
-            os.kill(os.getpid(), signal.SIGINT)
-        record(records, stage, values)
-
-    monkeypatch.setattr(loop, "_record", press_ctrl_c)
+    press_at(monkeypatch, at_step)
     file = tmp_path / "checkpoint.safetensors"
-    partial = train(*data, recipe, test=data, checkpoint=file)
-    assert partial.interrupted
+    with pytest.raises(Interrupted) as stop:
+        train(*data, recipe, test=data, checkpoint=file)
+    so_far = stop.value.done
+    assert so_far.interrupted
     assert file.exists()
     assert "stopping after this epoch" in capfd.readouterr().err
-    assert not same_bits(weights(partial), weights(whole))
+    assert not same_bits(weights(so_far), weights(whole))
     # What is trained is kept and usable: the readout was solved in closed form if not reached.
-    assert partial.history["readout"]["train_accuracy"][-1] > 0.5
+    assert so_far.history["readout"]["train_accuracy"][-1] > 0.5
 
     resumed = train(*data, recipe, test=data, checkpoint=file)
     assert not resumed.interrupted
@@ -178,18 +198,16 @@ def test_killed_training_resumes_from_its_last_checkpoint(data, tmp_path):
     script = f"""
 import os, signal, numpy as np
 from fermibose import PairEnergy
-from fermibose.machine import checkpoint
-from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import train
+from fermibose.machine import Recipe, loop, train
 saves = 0
-save = checkpoint.save_file
+save = loop.save_file
 def save_then_die(*args, **kwargs):
     global saves
     save(*args, **kwargs)
     saves += 1
     if saves == 2:  # after the second file is written, before it replaces the first
         os.kill(os.getpid(), signal.SIGKILL)
-checkpoint.save_file = save_then_die
+loop.save_file = save_then_die
 data = np.load({str(x)!r})
 recipe = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))
 train(data["x"], data["y"], recipe, checkpoint={str(file)!r})
@@ -220,7 +238,12 @@ def test_ctrl_c_in_the_last_epoch_interrupts_nothing(data, monkeypatch, capfd):
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(loop, "_record", press)
-    assert not train(*data, SMALL).interrupted
+    with pytest.raises(Interrupted) as stop:  # the training is whole, but Ctrl-C is not lost
+        train(*data, SMALL)
+    training = stop.value.done
+    assert not training.interrupted
+    monkeypatch.undo()
+    assert same_bits(weights(training), weights(train(*data, SMALL)))
 
 
 @pytest.mark.parametrize("changes", [{"learning_rate": 1e38}, {"readout_learning_rate": 1e38}])
@@ -246,9 +269,7 @@ def test_checkpoints_of_other_trainings_and_damaged_ones_are_refused(data, tmp_p
 def test_a_full_disk_leaves_the_previous_checkpoint_intact(data, tmp_path, monkeypatch):
     file = tmp_path / "checkpoint.safetensors"
     calls = 0
-    from fermibose.machine import checkpoint
-
-    save = checkpoint.save_file
+    save = loop.save_file
 
     def disk_fills_up(tensors, path, metadata):
         nonlocal calls
@@ -258,7 +279,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_intact(data, tmp_path, monke
             raise OSError(28, "No space left on device")
         save(tensors, path, metadata=metadata)
 
-    monkeypatch.setattr(checkpoint, "save_file", disk_fills_up)
+    monkeypatch.setattr(loop, "save_file", disk_fills_up)
     with pytest.raises(
         FermiboseError, match=r"No space left.*previous one, if any, is intact: make room"
     ):
@@ -454,7 +475,154 @@ def test_inputs_in_another_range_are_used_with_a_warning(data, fit, change):
 
 @pytest.mark.parametrize("fit", [train, train_mlp])
 def test_test_inputs_of_another_width_are_refused_before_any_training(data, fit, monkeypatch):
-    monkeypatch.setattr("fermibose.machine.training.run_stages", None)
-    monkeypatch.setattr("fermibose.machine.baselines.run_stages", None)
+    monkeypatch.setattr("fermibose.machine.training.train_stages", None)
+    monkeypatch.setattr("fermibose.machine.baselines.train_stages", None)
     with pytest.raises(InputError, match=r"test inputs have 19 features, but .* 20"):
         fit(*data, SMALL, test=(data[0][:, 1:], data[1]))
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+def test_ctrl_c_ends_the_work_that_a_training_is_part_of(data, fit, monkeypatch, capfd):
+    """Nobody who asked for a net gets half a one; whoever wants it finds it in ``done``."""
+    press_at(monkeypatch, 3)
+    with pytest.raises(Interrupted) as stop:
+        fit(*data, SMALL)
+    half = stop.value.done
+    assert half.interrupted
+    assert not same_bits(weights(half), weights(fit(*data, SMALL)))
+    assert not any(p.requires_grad for p in half.net.parameters())
+
+
+def test_ctrl_c_in_the_rival_of_an_audit_ends_the_audit(data, monkeypatch, capfd):
+    net = train(*data, with_(SMALL, readout="ridge")).net
+    press_at(monkeypatch, 3)
+    with pytest.raises(KeyboardInterrupt):
+        audit(net, *data, ThreatModel("linf", 0.1), show=False)
+
+
+SIGMA = 0.1
+
+
+def shaken(x, generator):
+    return torch.clamp(x + SIGMA * torch.randn(x.shape, generator=generator), 0, 1)
+
+
+def shaker(sigma):
+    def shake(x, generator):
+        return torch.clamp(x + sigma * torch.randn(x.shape, generator=generator), 0, 1)
+
+    return shake
+
+
+def dimmer(rule):
+    @dataclasses.dataclass(frozen=True)
+    class Dim:
+        factor: float = 0.5
+        __call__ = rule
+
+    return Dim()
+
+
+class Faded:
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, x, generator):
+        return x * torch.as_tensor(self.by, dtype=x.dtype)
+
+
+def scaled(x, generator, *, by=0.5):
+    return x * by
+
+
+def with_default(by):
+    copy = types.FunctionType(scaled.__code__, globals(), "scaled")
+    copy.__kwdefaults__ = {"by": by}
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("transform", "again", "another"),
+    [
+        (shaken, shaken, scaled),
+        (shaker(0.1), shaker(0.1), shaker(0.2)),
+        (shaker(torch.tensor(0.1)), shaker(torch.tensor(0.1)), shaker(torch.tensor(0.2))),
+        (lambda x, _: x / 2, lambda x, _: x / 2, lambda x, _: x / 4),
+        (partial(scaled, by=0.5), partial(scaled, by=0.5), partial(scaled, by=0.25)),
+        (with_default(0.5), with_default(0.5), with_default(0.25)),
+        (Faded(0.5), Faded(0.5), Faded(0.25)),
+        (Faded(np.full(20, 0.5)), Faded(np.full(20, 0.5)), Faded(np.full(20, 0.25))),
+        (Faded(0.5).__call__, Faded(0.5).__call__, Faded(0.25).__call__),
+        (
+            dimmer(lambda self, x, _: x * self.factor),
+            dimmer(lambda self, x, _: x * self.factor),
+            dimmer(lambda self, x, _: x / self.factor),
+        ),
+    ],
+    ids=[
+        "plain",
+        "closure",
+        "tensor",
+        "lambda",
+        "partial",
+        "default",
+        "object",
+        "array",
+        "method",
+        "dataclass",
+    ],
+)
+def test_a_checkpoint_knows_the_users_own_transformation(data, tmp_path, transform, again, another):
+    """By its code and by what it carries, not by its name."""
+    file = tmp_path / "checkpoint.safetensors"
+    first = train(*data, with_(SMALL, pairing=SelfSupervised((transform,))), checkpoint=file)
+    resumed = train(*data, with_(SMALL, pairing=SelfSupervised((again,))), checkpoint=file)
+    assert same_bits(weights(first), weights(resumed))
+    with pytest.raises(FermiboseError, match="other settings, data or version"):
+        train(*data, with_(SMALL, pairing=SelfSupervised((another,))), checkpoint=file)
+    json.dumps(first.recipe.as_dict())  # no address in memory, nothing JSON does not know
+    assert " at 0x" not in json.dumps(first.net.info)
+
+
+def test_a_checkpoint_knows_the_constants_of_a_function(data, tmp_path, monkeypatch):
+    file, recipe = tmp_path / "checkpoint", with_(SMALL, pairing=SelfSupervised((shaken,)))
+    train(*data, recipe, checkpoint=file)
+    monkeypatch.setitem(globals(), "SIGMA", 0.2)
+    with pytest.raises(FermiboseError, match="other settings, data or version"):
+        train(*data, recipe, checkpoint=file)
+
+
+def test_a_checkpoint_of_a_function_is_known_in_another_process(data, tmp_path):
+    """Names, sets and addresses differ between processes; what a function does does not."""
+    np.savez(tmp_path / "data.npz", x=data[0], y=data[1])
+    (tmp_path / "mine.py").write_text(
+        "import torch, numpy as np\n"
+        "from fermibose.machine import Recipe, SelfSupervised, train\n"
+        "KEPT = frozenset({'red', 'green', 'blue'})\n"
+        "def shift(x, generator):\n"
+        "    return torch.roll(x, len(KEPT & {'red', 'blue', 'grey'}), 1)\n"
+        "data = np.load('data.npz')\n"
+        "recipe = Recipe((9,), epochs=2, readout_epochs=2, pairing=SelfSupervised((shift,)))\n"
+        "train(data['x'], data['y'], recipe, checkpoint='checkpoint')\n"
+    )
+    for seed in ("1", "2"):
+        subprocess.run(
+            [sys.executable, "mine.py"],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            check=True,
+        )
+
+
+def test_a_transformation_that_no_checkpoint_can_know_is_refused_at_once(data, tmp_path):
+    pairing = SelfSupervised((shaker(threading.Lock()),))
+    with pytest.raises(InputError, match=r"lock.*frozen dataclass.*without a checkpoint"):
+        train(*data, with_(SMALL, pairing=pairing), checkpoint=tmp_path / "checkpoint")
+
+
+def test_half_a_training_survives_the_way_from_a_worker(data, monkeypatch, capfd):
+    press_at(monkeypatch, 3)
+    with pytest.raises(Interrupted) as stop:
+        train(*data, SMALL)
+    arrived = pickle.loads(pickle.dumps(stop.value))
+    assert same_bits(weights(arrived.done), weights(stop.value.done))

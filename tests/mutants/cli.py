@@ -2,7 +2,7 @@
 
 MUTANTS = [
     ("cli: PGD of the demo with another seed", "fermibose/cli/demo.py", 'attack="pgd", seed=seed', 'attack="pgd"', "tests/attacks/test_accuracy_curves.py"),
-    ("theory: finished rows lost", "fermibose/cli/theory.py", "        diagram.save_csv(path)\n", "", "tests/theory/test_cli_theory.py"),
+    ("theory: finished rows lost", "fermibose/cli/theory.py", "        part.save_csv(path)\n", "", "tests/theory/test_cli_theory.py"),
     ("cli: mnist5k for every model", "fermibose/cli/subject.py", "elif trained:", "elif not net:", "tests/data/test_cli_subject.py"),
     ("cli: trained images not announced", "fermibose/cli/subject.py", '("mnist", "mnist5k")', '("mnist5k", "mnist")', "tests/data/test_cli_subject.py"),
     ("cli: other files of the same name", "fermibose/cli/subject.py", "checksum == trained", "checksum != trained", "tests/data/test_cli_subject.py"),
@@ -12,10 +12,10 @@ MUTANTS = [
     ("cli: test images of the training forgotten", "fermibose/cli/subject.py", "elif data is None and", "elif False and", "tests/data/test_cli_subject.py"),
     ("cli: test images asked for ignored", "fermibose/cli/subject.py", " and test_per_class is None:", ":", "tests/data/test_cli_subject.py"),
     ("cli: a damaged record believed", "fermibose/cli/subject.py", "    if not sound:", "    if False:", "tests/data/test_cli_subject.py"),
-    ("cli: idle options of train", "fermibose/cli/train.py", "    opt.check_idle(readout, pairing, ridge=ridge, noise=noise, shift=shift)\n", "", "tests/test_cli.py::test_errors_are_one_line_for_people"),
+    ("cli: idle options of train", "fermibose/cli/train.py", "    _check_idle(recipe.readout, pairing, ridge=ridge, noise=noise, shift=shift)\n", "", "tests/test_cli.py::test_errors_are_one_line_for_people"),
     ("cli: the noise of pairs lost", "fermibose/cli/train.py", "Noise() if noise is None else Noise(noise)", "Noise()", "tests/test_cli.py::test_noise_shift_and_ridge_reach_the_machine"),
     ("cli: the shift of pairs lost", "fermibose/cli/train.py", "Shift.pixels if shift is None else shift", "Shift.pixels", "tests/test_cli.py::test_noise_shift_and_ridge_reach_the_machine"),
-    ("cli: the ridge lost", "fermibose/cli/train.py", "Recipe.ridge if ridge is None else ridge", "Recipe.ridge", "tests/test_cli.py::test_noise_shift_and_ridge_reach_the_machine"),
+    ("cli: the ridge lost", "fermibose/cli/train.py", "recipe.ridge if ridge is None else ridge", "recipe.ridge", "tests/test_cli.py::test_noise_shift_and_ridge_reach_the_machine"),
     ("cli: a trial folder left behind", "fermibose/cli/options.py", "path.rmdir()", "pass", "tests/test_cli.py"),
     ("cli: writing not tried", "fermibose/cli/options.py", "with TemporaryFile(dir=folder):", "with suppress():", "tests/test_cli.py"),
     ("cli: markup in paths", "fermibose/cli/options.py", "console.print(text, markup=False,", "console.print(text,", "tests/test_cli.py"),
@@ -26,4 +26,9 @@ MUTANTS = [
     ("cli: options of sweeps lost", "fermibose/cli/cavity.py", "return algorithm(instance, show=None, **given)", "return algorithm(instance, show=None)", "tests/cavity/test_cli_cavity.py"),
     ("cli: length of the walk lost", "fermibose/cli/cavity.py", "return hmc(instance, show=None, **given)", "return hmc(instance, show=None)", "tests/cavity/test_cli_cavity.py"),
     ("cli: cavity's folder not tried", "fermibose/cli/cavity.py", "    check_folder(output)", "    pass", "tests/cavity/test_cli_cavity.py"),
+    ("cli: defaults of a command not its own", "fermibose/cli/options.py", "self.defaults.get(name, defaults[name])", "defaults[name]", "tests/test_cli.py::test_options_are_the_fields"),
+    ("cli: choices of a field open", "fermibose/cli/options.py", "hints[name] if get_origin(hints[name]) is Literal else type(default)", "type(default)", "tests/test_cli.py::test_a_choice_is_refused_before_anything_is_loaded"),
+    ("cli: fields not handed over", "fermibose/cli/options.py", "kind(**{name: given.pop(name) for name in names})", "kind(**{name: given.pop(name) for name in names if name == 'd_f'})", "tests/test_cli.py::test_options_are_the_fields"),
+    ("cli: energy of a machine lost", "fermibose/cli/train.py", "        energy=energy,\n", "", "tests/test_cli.py::test_options_are_the_fields"),
+    ("cli: Ctrl-C in a training unheard", "fermibose/cli/train.py", "        say(word)\n        raise typer.Exit(130)\n", "        say(word)\n", "tests/test_cli.py::test_ctrl_c_in_a_training_ends_the_command"),
 ]  # fmt: skip

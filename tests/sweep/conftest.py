@@ -7,5 +7,5 @@ import pytest
 @pytest.fixture(autouse=True, scope="session")
 def quick_disk():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fermibose.sweep.store._SYNCHRONOUS", "OFF")
+        patch.setattr("fermibose_paper.store._SYNCHRONOUS", "OFF")
         yield

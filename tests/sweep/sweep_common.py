@@ -6,7 +6,7 @@ import time
 
 import sweep_measures as measures
 
-from fermibose.sweep import Job
+from fermibose_paper import Job
 
 
 def jobs_of_all_kinds():

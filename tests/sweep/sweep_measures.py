@@ -5,14 +5,17 @@ import signal
 import sys
 import threading
 import time
+from contextlib import nullcontext, suppress
+from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
-from fermibose.sweep import measurement
+from fermibose_paper import measurement
 
 
-@measurement(version=1)
+@measurement("tally", version=1)
 def tally(*, scale: float, kind: str = "plain", seed: int, pause: float = 0.0) -> dict:
     """Numbers that show every bit of what they were computed from."""
     time.sleep(pause)
@@ -25,7 +28,7 @@ def tally(*, scale: float, kind: str = "plain", seed: int, pause: float = 0.0) -
     }
 
 
-@measurement(version=1)
+@measurement("gemm", version=1)
 def gemm(*, size: int, torch: bool, seed: int) -> dict:
     """A product whose last bits depend on the number of threads; and that number."""
     from threadpoolctl import threadpool_info
@@ -41,14 +44,14 @@ def gemm(*, size: int, torch: bool, seed: int) -> dict:
     return {"trace": trace, "threads": max([*threads, get_num_threads() if torch else 1])}
 
 
-@measurement(version=1)
+@measurement("fails on", version=1)
 def fails_on(*, bad: int, seed: int) -> dict:
     if seed == bad:
         raise RuntimeError(f"seed {seed} is bad")
     return {"seed": seed}
 
 
-@measurement(version=1)
+@measurement("misbehaves", version=1)
 def misbehaves(*, how: str, seed: int) -> dict:
     if how == "exit":
         sys.exit("leaving")
@@ -66,7 +69,7 @@ def misbehaves(*, how: str, seed: int) -> dict:
     return {"input": sys.stdin.read(), "path": os.environ.get("OMP_NUM_THREADS")}
 
 
-@measurement(version=1)
+@measurement("dies", version=1)
 def dies(*, times: int, folder: str, seed: int) -> dict:
     """Kills its own process the first ``times`` times."""
     marks = Path(folder)
@@ -77,7 +80,7 @@ def dies(*, times: int, folder: str, seed: int) -> dict:
     return {"seed": seed}
 
 
-@measurement(version=1)
+@measurement("kills idle", version=1)
 def kills_idle(*, folder: str, seed: int) -> dict:
     """Seed 0 leaves its process id; seed 1 kills that process when it has nothing more to do."""
     mark = Path(folder) / "idle"
@@ -93,7 +96,7 @@ def kills_idle(*, folder: str, seed: int) -> dict:
     return {"seed": seed}
 
 
-@measurement(version=1)
+@measurement("counts", version=1)
 def counts(*, folder: str, seed: int, pause: float = 0.0) -> dict:
     """Leaves one more byte in a file each time it is computed."""
     with open(Path(folder) / str(seed), "a") as file:
@@ -102,22 +105,42 @@ def counts(*, folder: str, seed: int, pause: float = 0.0) -> dict:
     return {"seed": seed}
 
 
-@measurement(version=1)
+@measurement("interrupted", version=1)
 def interrupted(*, after: int, swallow: bool, seed: int) -> dict:
     """Presses Ctrl-C itself, and may then return as if nothing had happened."""
     if seed < after:
         return {"whole": True}
-    handler = signal.getsignal(signal.SIGINT)
-    if swallow:
-        signal.signal(signal.SIGINT, lambda signum, frame: None)
-    signal.raise_signal(signal.SIGINT)
-    signal.signal(signal.SIGINT, handler)
+    with suppress(KeyboardInterrupt) if swallow else nullcontext():
+        signal.raise_signal(signal.SIGINT)
     return {"whole": False, "thread": threading.current_thread().name}
 
 
-@measurement(version=1)
+@measurement("die together", version=1)
 def die_together(*, victim: int, seed: int) -> dict:
     """Kills another process while it computes."""
     os.kill(victim, signal.SIGKILL)
     time.sleep(1.0)
     return {}
+
+
+class TextFile:
+    """Data whose file may change between the driver's look at it and the worker's."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def load(self):
+        content = Path(self.path).read_text()
+        return SimpleNamespace(content=content, checksum=sha256(content.encode()).hexdigest())
+
+
+@measurement("looks", version=1)
+def looks(*, data: object, seed: int) -> dict:
+    """What it was given to look at."""
+    return {"seen": getattr(data, "content", None)}
+
+
+@measurement("unspeakable", version=1)
+def unspeakable(*, seed: int) -> dict:
+    """An error that quotes half of a character."""
+    raise ValueError("half \ud800 of it")

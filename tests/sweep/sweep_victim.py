@@ -4,7 +4,7 @@ import sys
 
 import sweep_measures as measures
 
-from fermibose.sweep import Job, Store, engine_named, run
+from fermibose_paper import Job, Store, engine_named, run
 
 
 def plan(number, pause=0.0):

@@ -11,7 +11,7 @@ import sweep_measures as measures
 from sweep_common import jobs_of_all_kinds, wait_for
 
 from fermibose.errors import FermiboseError, InputError
-from fermibose.sweep import Job, Store, engine_named, run
+from fermibose_paper import Job, Store, engine_named, run
 
 HERE = str(Path(__file__).parent)
 
@@ -59,7 +59,7 @@ def test_the_cluster_gives_the_same_rows_and_its_loss_costs_nothing_stored(clust
 
 
 def test_without_a_scheduler_the_error_tells_how_to_start_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("fermibose.sweep.cluster._PATIENCE", "1s")
+    monkeypatch.setattr("fermibose_paper.engines._PATIENCE", 1.0)
     engine = engine_named("tcp://127.0.0.1:9")
     with pytest.raises(InputError, match="dask scheduler"):
         run([Job(measures.tally, {"scale": 1.0})], Store(tmp_path / "s"), engine=engine)
@@ -71,7 +71,7 @@ import socket, sys, threading
 sys.path.insert(0, {folder!r})
 import sweep_measures as measures
 from fermibose.errors import InputError
-from fermibose.sweep import Job, run
+from fermibose_paper import Job, run
 
 server = socket.create_server(("127.0.0.1", 0))
 
@@ -97,6 +97,24 @@ def test_a_server_that_is_no_scheduler_is_told_and_the_connection_closed(tmp_pat
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):
-    monkeypatch.setattr("fermibose.sweep.cluster.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"fermibose\[cluster\]"):
+    monkeypatch.setattr("fermibose_paper.engines.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"fermibose\[paper\]"):
         engine_named("tcp://127.0.0.1:9")
+
+
+def test_a_scheduler_without_workers_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("fermibose_paper.engines._PATIENCE", 2.0)
+    file = tmp_path / "scheduler.json"
+    options = ["--scheduler-file", str(file), "--no-dashboard", "--port", "0"]
+    scheduler = start("dask_scheduler", *options, folder=tmp_path)
+    try:
+        wait_for(lambda: file.exists() and file.read_text().endswith("}"))
+        address = json.loads(file.read_text())["address"]
+        job = Job(measures.tally, {"scale": 1.0})
+        with pytest.raises(
+            FermiboseError, match="no workers for 2 s: start some with `dask worker"
+        ):
+            run([job], Store(tmp_path / "s"), engine=address)
+    finally:
+        scheduler.kill()
+        scheduler.wait()

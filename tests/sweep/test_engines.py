@@ -1,10 +1,12 @@
 """Engines. Oracles: the function called directly, and one engine against another, bit for bit."""
 
+import copy
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,8 @@ import sweep_measures as measures
 from sweep_common import bits, jobs_of_all_kinds, wait_for
 
 from fermibose.errors import InputError
-from fermibose.sweep import Job, Store, engine_named, run
-from fermibose.sweep.work import perform
+from fermibose_paper import Job, Store, engine_named, run
+from fermibose_paper.engines import perform
 
 
 def content(store):
@@ -42,7 +44,7 @@ def test_local_processes_give_the_same_rows(name, reference, tmp_path):
     outcome = run(jobs_of_all_kinds(), store, engine=engine_named(name))
     assert content(store) == content(reference)
     assert store.digest() == reference.digest()
-    assert [row.job.key for row in outcome.rows] == [job.key for job in jobs_of_all_kinds()]
+    assert [row.key for row in outcome.rows] == [job.key for job in jobs_of_all_kinds()]
 
 
 def test_a_job_computes_with_one_thread_in_every_engine(tmp_path):
@@ -54,7 +56,7 @@ def test_a_job_computes_with_one_thread_in_every_engine(tmp_path):
         "def threads():\n"
         "    return {torch.get_num_threads(), *(lib['num_threads'] for lib in threadpool_info())}\n"
         "print(threads())\n"
-        "from fermibose.sweep import Job, Store, run\n"
+        "from fermibose_paper import Job, Store, run\n"
         "job = Job(measures.gemm, {'size': 300, 'torch': True}, seed=0)\n"
         f"run([job], Store({str(tmp_path / 'in-process.db')!r}))\n"
         "print(threads())"
@@ -95,20 +97,34 @@ def test_a_misbehaving_function_is_a_failed_job(how, message, engine, tmp_path):
     assert message in row.error
 
 
-def test_a_worker_that_ends_by_itself_keeps_its_exit_status(tmp_path):
+def test_a_worker_that_ends_by_itself_has_died(tmp_path):
     job = Job(measures.misbehaves, {"how": "vanish"})
-    (row,) = run([job], Store(tmp_path / "s"), engine=engine_named("local:1")).failures
-    assert row.error.endswith("the last with exit status 3")
+    (row,) = run([job], Store(tmp_path / "s"), engine="local:1").failures
+    assert row.error.startswith("2 workers died while computing it")
 
 
-def test_a_worker_with_another_version_of_the_function_refuses_it():
-    request = json.loads(Job(measures.tally, {"scale": 1.0}).request())
-    for position in range(2):
-        other = list(request["code"])
-        other[position] = other[position] * 2
-        answer = json.loads(perform(json.dumps(request | {"code": other})))
-        assert answer["result"] is None
-        assert "another version of sweep_measures:tally" in answer["error"]
+def test_a_worker_with_another_version_of_the_measurement_refuses_it():
+    job = Job(measures.tally, {"scale": 1.0})
+    for attribute, other in (("version", 2), ("name", "other")):
+        asked = copy.copy(job)
+        asked.__dict__[attribute] = other
+        answer = perform(asked)
+        assert answer.result is None
+        assert "the worker has version 1 of 'tally'" in answer.error
+
+
+@pytest.mark.parametrize("engine", ["in-process", "local:1"])
+def test_a_worker_computes_only_on_the_data_that_the_job_is_of(engine, tmp_path):
+    file = tmp_path / "data"
+    jobs = []
+    for content in ("right", "wrong"):
+        file.write_text(content)
+        jobs.append(Job(measures.looks, data=measures.TextFile(str(file))))
+        assert jobs[-1].key  # looked at by the driver now
+    outcome = run(jobs, Store(tmp_path / "s"), engine=engine)
+    assert [row.result for row in outcome.rows] == [None, {"seen": "wrong"}]
+    assert "are not those of the run" in outcome.rows[0].error
+    assert "give every worker the same files" in outcome.rows[0].error
 
 
 def test_a_job_that_prints_and_reads_does_not_disturb_its_worker(tmp_path, capfd):
@@ -132,7 +148,7 @@ def test_a_job_that_kills_every_worker_fails_and_the_others_finish(tmp_path):
     outcome = run(jobs, Store(tmp_path / "s"), engine=engine_named("local:2"))
     (failure,) = outcome.failures
     assert failure.seed == 7
-    assert "exit status -9 (killed, perhaps for want of memory: use fewer" in failure.error
+    assert "killed from outside, perhaps for want of memory: use fewer" in failure.error
     assert len(list(tmp_path.glob("7-*"))) == 2
     assert [row.result for row in outcome.rows[1:]] == [{"seed": seed} for seed in range(3)]
 
@@ -149,23 +165,82 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import sweep_measures as measures\n"
-        "from fermibose.sweep import Job, Store, engine_named, run\n"
+        "from fermibose_paper import Job, Store, engine_named, run\n"
         f"jobs = [Job(measures.counts, {{'pause': 60.0}}, seed=s, context={{'folder': "
         f"{str(tmp_path)!r}}}) for s in range(2)]\n"
         f"run(jobs, Store({str(tmp_path / 's.db')!r}), engine=engine_named('local:2'))"
     )
     parent = subprocess.Popen([sys.executable, "-c", script])
     wait_for(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists())
-    workers = children(parent.pid)
+    workers = workers_of(parent.pid)
     assert len(workers) == 2
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
 
 
-def children(pid):
-    found = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(pid)], text=True)
-    return [int(line) for line in found.split()]
+def workers_of(pid):
+    """Children that multiprocessing has started, apart from its tracker of resources."""
+    command = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)]
+    lines = subprocess.check_output(command, text=True).splitlines()
+    return [int(line.split()[0]) for line in lines if "spawn_main" in line]
+
+
+def test_everything_that_is_started_listens_on_loopback_only(tmp_path):
+    before = listening([os.getpid()])
+    with engine_named("local:1") as engine:
+        run([Job(measures.tally, {"scale": 1.0})], Store(tmp_path / "s"), engine=engine)
+        found = listening([os.getpid(), *workers_of(os.getpid())])
+    assert len(found - before) > 1
+    assert {address.split(":")[0] for address in found - before} == {"0100007F"}  # 127.0.0.1
+
+
+def listening(pids):
+    """Addresses (hexadecimal, with ports) on which these processes accept connections."""
+    links = [link for pid in pids for link in Path(f"/proc/{pid}/fd").iterdir()]
+    sockets = {os.readlink(link)[8:-1] for link in links if os.path.islink(link)}
+    tables = [path for path in map(Path, ("/proc/net/tcp", "/proc/net/tcp6")) if path.exists()]
+    lines = [line.split() for table in tables for line in table.read_text().splitlines()]
+    return {line[1] for line in lines if line[3] == "0A" and line[9] in sockets}
+
+
+def test_a_job_beyond_the_time_limit_fails_and_the_others_finish(tmp_path):
+    jobs = [
+        Job(measures.tally, {"scale": 1.0}, seed=seed, context={"pause": 60.0 * (seed == 1)})
+        for seed in range(6)
+    ]
+    started = time.monotonic()
+    outcome = run(jobs, Store(tmp_path / "s"), engine="local:2", time_limit=1.0)
+    assert time.monotonic() - started < 40
+    assert [row.seed for row in outcome.failures] == [1]
+    assert outcome.failures[0].error == "it took longer than the time limit of 1 s"
+    assert not outcome.interrupted
+
+
+def test_a_time_limit_that_cannot_be_kept_is_refused(tmp_path):
+    jobs = [Job(measures.tally, {"scale": 1.0})]
+    with pytest.raises(InputError, match="cannot be ended from outside"):
+        run(jobs, Store(tmp_path / "s"), time_limit=1.0)
+    with pytest.raises(InputError, match="time_limit must be a finite number > 0"):
+        run(jobs, Store(tmp_path / "s"), engine="local:1", time_limit=0)
+
+
+def test_jobs_that_travel_together_are_tried_alone_when_their_worker_dies(tmp_path):
+    """Fifty quick jobs go in chunks; the one that kills its worker is found, the others finish."""
+    context = {"folder": str(tmp_path)}
+    jobs = [Job(measures.dies, {"times": 0}, seed=seed, context=context) for seed in range(50)]
+    jobs[30] = Job(measures.dies, {"times": 9}, seed=30, context=context)
+    outcome = run(jobs, Store(tmp_path / "s"), engine="local:1")
+    assert [row.seed for row in outcome.failures] == [30]
+    assert len(list(tmp_path.glob("30-*"))) == 2
+    assert sum(row.result is not None for row in outcome.rows) == 49
+
+
+def test_a_text_that_no_file_can_hold_is_stored_as_far_as_it_goes(tmp_path):
+    jobs = [Job(measures.unspeakable), Job(measures.tally, {"scale": 1.0})]
+    outcome = run(jobs, Store(tmp_path / "s"))
+    assert r"half \ud800 of it" in outcome.rows[0].error
+    assert outcome.rows[1].result is not None
 
 
 LOCAL = ["", "loca", "local:", "local:0", "local:-1", "local:two", f"local:{'9' * 5000}", "host:8"]

@@ -1,7 +1,8 @@
 """Identity of jobs and exactness of values. Oracles: the bits themselves, and what must differ."""
 
+import itertools
 import math
-from importlib import reload
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from sweep_common import bits
 
 from fermibose.errors import InputError
-from fermibose.sweep import Job, measurement
-from fermibose.sweep.values import decode, encode
+from fermibose_paper import Job, measurement
+from fermibose_paper.job import decode, encode
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -101,24 +102,56 @@ def test_the_key_is_of_what_is_computed_and_nothing_else():
     assert len({key(), *others}) == 6
 
 
-def test_the_key_follows_version_and_text_of_the_function(tmp_path, monkeypatch):
+COUNTER = itertools.count()  # a module is imported once only
+TEXT = """
+from fermibose_paper import measurement
+
+@measurement("edited", version=1)
+def measure(*, seed):
+    return {'x': 1}
+"""
+
+
+@pytest.fixture
+def key_of(tmp_path, monkeypatch):
+    """The key of the only job of a module with this text."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("sys.dont_write_bytecode", True)
-    text = (
-        "from fermibose.sweep import measurement\n\n@measurement(version=1)\n"
-        "def measure(*, seed):\n    return {'x': 1}\n"
-    )
-    (tmp_path / "edited.py").write_text(text)
-    import edited
 
-    def key_of(text):
-        (tmp_path / "edited.py").write_text(text)
-        return Job(reload(edited).measure).key
+    def key_of(text, *, function="measure"):
+        name = f"edited{next(COUNTER)}"
+        (tmp_path / f"{name}.py").write_text(text)
+        return Job(getattr(import_module(name), function)).key
 
-    same = key_of("\n\n" + text + "\nother = 1\n")
-    keys = [same, key_of(text.replace("'x': 1", "'x': 2")), key_of(text.replace("=1)", "=2)"))]
-    assert key_of(text) == same
-    assert len(set(keys)) == 3
+    return key_of
+
+
+def test_the_key_follows_name_and_version_of_the_measurement(key_of):
+    keys = [key_of(TEXT.replace("=1)", "=2)")), key_of(TEXT.replace('"edited"', '"other"'))]
+    assert len({key_of(TEXT), *keys}) == 3
+
+
+def test_a_function_may_move_be_renamed_and_be_rewritten(key_of):
+    renamed = key_of(TEXT.replace("measure(", "moved("), function="moved")
+    assert key_of(TEXT) == renamed == key_of(TEXT.replace("'x': 1", "'x': 1.0"))
+
+
+class Source:
+    """Data of which only the checksum counts."""
+
+    def __init__(self, checksum, folder):
+        self.checksum, self.folder = checksum, folder
+
+    def load(self):
+        return self
+
+
+def test_of_the_data_the_checksum_is_in_the_key_and_the_folder_is_not():
+    def key(checksum, folder):
+        return Job(measures.looks, data=Source(checksum, folder)).key
+
+    assert key("a", "here") == key("a", "there")
+    assert key("b", "here") != key("a", "here")
 
 
 def test_a_job_does_not_follow_later_changes_of_its_parameters():
@@ -128,7 +161,7 @@ def test_a_job_does_not_follow_later_changes_of_its_parameters():
     assert job.params == {"scale": 1.0}
 
 
-@measurement(version=1)
+@measurement("twice", version=1)
 def twice(*, seed):
     return {"seed": seed}
 
@@ -136,17 +169,17 @@ def twice(*, seed):
 shadowed = twice
 
 
-@measurement(version=1)
+@measurement("twice", version=1)
 def twice(*, seed):
     return {"seed": 2 * seed}
 
 
 def test_functions_that_workers_cannot_import_are_refused():
-    @measurement(version=1)
+    @measurement("inner", version=1)
     def inner(*, seed):
         return {}
 
-    main = measurement(version=1)(lambda *, seed: {})
+    main = measurement("main", version=1)(lambda *, seed: {})
     main.__module__ = "__main__"
     for function in (inner, main, lambda *, seed: {}, shadowed, max, measures):
         with pytest.raises(InputError, match="cannot import"):
@@ -157,14 +190,14 @@ def test_a_function_without_source_text_or_version_number_is_refused():
     names = {}
     exec("def measure(*, seed):\n    return {}", names)
     with pytest.raises(InputError, match="no source text"):
-        measurement(version=1)(names["measure"])
-    for mark in (lambda: measurement(version="1"), measurement, lambda: measurement(bits)):
-        with pytest.raises(InputError, match=r"@measurement\(version=1\), an integer"):
-            mark()
+        measurement("x", version=1)(names["measure"])
+    for name, version in (("x", "1"), (3, 1), ("", 1), (bits, 1), ("x", True)):
+        with pytest.raises(InputError, match="mark a measurement with its name and version"):
+            measurement(name, version=version)
 
 
 def test_a_function_without_version_is_refused():
-    with pytest.raises(InputError, match=r"@measurement\(version=1\)"):
+    with pytest.raises(InputError, match=r"@measurement\(NAME, version=1\)"):
         Job(bits)
 
 
@@ -184,7 +217,7 @@ endless.append({"again": endless})
         ({"context": [("pause", 0.1)]}, "context must be a dict"),
         ({"params": {"scale": endless}}, "params contains itself"),
         ({"params": {"scale": 10**5000}}, r"params\['scale'\] is an integer of more than"),
-        ({"seed": 10**5000}, "seed is an integer of more than"),
+        ({"seed": 10**5000}, "the seed must be an integer .*, not one of 16610 bits"),
         ({"context": {"scale": 2.0}}, "scale"),
         ({"seed": -1}, "seed"),
         ({"seed": 1.0}, "seed"),

@@ -1,16 +1,19 @@
 """The store. Oracles: what a second reader finds, and damage done on purpose."""
 
+import random
 import shutil
 import sqlite3
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sweep_measures as measures
 
 from fermibose.errors import FileFormatError, InputError
-from fermibose.sweep import Job, Store, StoreError, run
+from fermibose_paper import Job, Store, StoreError, run
+from fermibose_paper.store import COLUMNS, Answer
 
 
 def tallies(number=15):
@@ -34,17 +37,58 @@ def test_a_finished_store_is_one_file(filled):
     assert [path.name for path in filled.parent.iterdir()] == ["store.db"]
 
 
-def test_rows_can_be_read_again_by_function(copy):
+def test_rows_can_be_read_again_by_name(copy):
     store = Store(copy)
     run([Job(measures.fails_on, {"bad": 0}, seed=0)], store)
     assert len(store.rows()) == 16
-    found = store.rows(measures.tally)
+    found = store.rows("tally")
     assert [row.seed for row in found] == list(range(15))
-    assert store.rows("sweep_measures:tally")[0].key == found[0].key == tallies()[0].key
-    assert store.rows("sweep_measures:tall") == []
-    for other in (3, partial(measures.tally, scale=0.5)):
-        with pytest.raises(InputError, match="rows are of a function"):
+    assert found[0].key == tallies()[0].key
+    assert store.rows("tall") == []
+    for other in (3, measures.tally):
+        with pytest.raises(InputError, match="rows are of a measurement by its name"):
             store.rows(other)
+
+
+def test_rows_are_selected_without_their_data(tmp_path):
+    """By name, version, parameters and seed; a result before a failure, the newest first."""
+    store, job = Store(tmp_path / "s"), Job(measures.tally, {"scale": 0.5}, seed=3)
+
+    class Lost:
+        def load(self):
+            raise OSError("no such folder")
+
+    wanted = [
+        Job(measures.looks, seed=1, data=Lost()),
+        Job(measures.tally, {"scale": 0.5}, seed=3),
+        Job(measures.tally, {"scale": 0.5}, seed=4),
+    ]
+    for checksum, result in (("a", '{"seen":"a"}'), ("b", None), ("c", '{"seen":"c"}')):
+        looks = Job(measures.looks, seed=1, data=SimpleNamespace(load=partial(data, checksum)))
+        store.record([(looks, answer(result, None if result else "failed"))])
+        backdate(store, looks.key, f"200{'abc'.index(checksum)}")
+    run([job], store)
+    found = store.select(wanted)
+    assert [row.result and row.result.get("seen") for row in found] == ["c", None, None]
+    assert [row.result is not None for row in found] == [True, True, False]
+    assert [row.error for row in found] == [None, None, None]
+    assert found[0].data == "c"
+
+
+def data(checksum):
+    return SimpleNamespace(checksum=checksum)
+
+
+def answer(result=None, error=None):
+    return Answer(result, error, 1.0, {}, "text")
+
+
+def backdate(store, key, finished):
+    """Change when a row was finished, as its writer would have."""
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        query = f"SELECT {', '.join(COLUMNS)} FROM results WHERE key = ?"
+        row = dict(zip(COLUMNS, connection.execute(query, (key,)).fetchone(), strict=True))
+    store.insert([[*(row | {"finished": finished}).values()]])
 
 
 def test_the_digest_is_of_results_and_not_of_times(filled, copy):
@@ -58,13 +102,12 @@ def test_the_digest_is_of_results_and_not_of_times(filled, copy):
 
 def test_a_failure_gives_way_to_a_result_and_a_result_to_nothing(tmp_path):
     store, (job,) = Store(tmp_path / "s"), tallies(1)
-    answer = {"result": None, "error": "first", "seconds": 1.0, "versions": {}}
-    store.record(job, answer)
-    store.record(job, answer | {"error": "second"})
+    store.record([(job, answer(error="first"))])
+    store.record([(job, answer(error="second"))])
     assert [(row.error, row.result) for row in store.rows()] == [("second", None)]
-    store.record(job, answer | {"error": None, "result": '{"x":1}'})
-    store.record(job, answer | {"error": None, "result": '{"x":2}'})
-    store.record(job, answer | {"error": "third"})
+    store.record([(job, answer('{"x":1}')), (job, answer('{"x":3}'))])
+    store.record([(job, answer('{"x":2}'))])
+    store.record([(job, answer(error="third"))])
     assert [(row.error, row.result) for row in store.rows()] == [(None, {"x": 1})]
 
 
@@ -84,6 +127,8 @@ def test_a_truncated_store_is_refused(copy, size):
         (b'"$float":"nan"', b'"$float":"nun"'),
         (b'{"scale":0.5}', b'{"scale":0.5]'),
         (b'"numpy": ', b'"numpy", '),
+        (b'"kind":"plain"', b'"kind":"plane"'),  # what looks all right but is not what was written
+        (b'{"scale":0.5}', b'{"scale":0.7}'),
     ],
 )
 def test_a_damaged_row_is_computed_again_and_costs_no_other(filled, copy, old, new):
@@ -135,8 +180,12 @@ def test_other_files_are_refused_and_left_alone(tmp_path):
 
 def test_a_store_of_a_later_version_is_refused(copy):
     with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.execute("PRAGMA user_version = 2")
-    with pytest.raises(FileFormatError, match="format 2, this version reads 1"):
+        connection.execute("PRAGMA user_version = 3")
+    with pytest.raises(FileFormatError, match="format 3, this version reads 2"):
+        Store(copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("PRAGMA user_version = 1")
+    with pytest.raises(FileFormatError, match=r"convert it with `python -m fermibose_paper\.migr"):
         Store(copy)
 
 
@@ -145,7 +194,7 @@ def test_a_finished_store_can_be_read_where_nothing_can_be_written(copy, monkeyp
     monkeypatch.setattr(
         sqlite3,
         "connect",
-        lambda path, **options: real(f"file:{path}?mode=ro", uri=True, **options),
+        lambda path, **options: real(f"file:{copy}?mode=ro", **(options | {"uri": True})),
     )
     outcome = run(tallies(), Store(copy))
     assert outcome.computed == 0
@@ -200,10 +249,75 @@ def test_on_a_full_disk_finished_rows_are_kept_and_the_rest_is_computed_later(
 
 
 def test_a_locked_store_is_an_error_that_says_so(copy, monkeypatch):
-    monkeypatch.setattr("fermibose.sweep.store._WAIT", 0.1)
+    monkeypatch.setattr("fermibose_paper.store._WAIT", 0.1)
     store = Store(copy)
     with closing(sqlite3.connect(copy)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked"):
             run(tallies(16), store)
     assert run(tallies(16), store).computed == 1
+
+
+def test_single_flipped_bits_never_give_another_result(filled, tmp_path):
+    """Any bit of the file: the result that was written, damage that is told, or no store at all."""
+    whole = filled.read_bytes()
+    truth = {row.key: row.result_text for row in Store(filled).rows()}
+    chance = random.Random(0)
+    refused = damaged = 0
+    for number in range(300):
+        place = chance.randrange(len(whole))
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << chance.randrange(8)
+        path = tmp_path / f"{number}.db"
+        path.write_bytes(flipped)
+        try:
+            rows = Store(path).rows_of(tallies())
+        except (FileFormatError, StoreError):
+            refused += 1
+            continue
+        for job, row in zip(tallies(), rows, strict=True):
+            assert row.params == job.params
+            assert row.result_text in (None, truth[job.key])
+        damaged += any(row.damaged for row in rows)
+    assert damaged > 50
+    assert refused < 150
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE results SET seconds = 'long' WHERE seed = 3",
+        "UPDATE results SET result = x'00ff' WHERE seed = 3",
+        "UPDATE results SET seed = 2.5 WHERE seed = 3",
+        "UPDATE results SET params = 7 WHERE seed = 3",
+        "UPDATE results SET versions = 'x', error = 'y' WHERE seed = 3",
+    ],
+)
+def test_a_row_of_wrong_types_is_damaged_and_costs_no_other(copy, change):
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        assert connection.execute(change).rowcount == 1
+    store = Store(copy)
+    assert [row.damaged for row in store.rows()].count(True) == 1
+    rows = store.rows_of(tallies())
+    assert [row.seed for row in rows if row.damaged] == [3]
+    assert [row.result is None for row in rows].count(True) == 1
+    assert run(tallies(), store).computed == 1
+
+
+def test_a_store_that_is_replaced_or_emptied_meanwhile_is_told(filled, copy, tmp_path):
+    other = tmp_path / "other.db"
+    Store(other)
+    for number, change in enumerate(
+        (
+            lambda path: Path(path).write_bytes(b""),
+            lambda path: shutil.copy(other, path),
+            lambda path: Path(path).unlink(),
+        )
+    ):
+        path = shutil.copy(filled, tmp_path / f"{number}.db")
+        store = Store(path)
+        change(path)
+        with pytest.raises(StoreError):
+            run(tallies(16), store)
+        if Path(path).exists():  # and nothing was written to what lies there now
+            assert not Path(path).stat().st_size or Store(path).rows() == []

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import erf, roots_legendre
 
-from fermibose.theory.channel import GaussianChannel, gaussian_kernels
-from fermibose.theory.grid import Axis
+from fermibose.theory.channel import Axis, GaussianChannel, gaussian_kernels, pair_table
 from fermibose.theory.moreau import MoreauChannel
 from fermibose.theory.problem import Problem
-from fermibose.theory.table import pair_table
 
 POINTS = [(0.0, 0.3), (0.45, 0.7), (1.4, 0.1), (2.1, 1.3)]  # (r, t)
 

@@ -2,13 +2,15 @@
 
 import csv
 import re
+import signal
 
 import pytest
 from typer.testing import CliRunner
 
+from fermibose import compute
 from fermibose.cli import app
 from fermibose.errors import InputError
-from fermibose.theory import Problem, curves, solve, workers
+from fermibose.theory import Problem, curves, solve, trace
 
 
 def run(*args):
@@ -81,6 +83,31 @@ def test_ctrl_c_keeps_the_rows_that_were_finished(tmp_path, monkeypatch):
     assert not (tmp_path / "phase_delta_alpha.png").exists()
 
 
+@pytest.mark.parametrize(("at", "left"), [(2.5, 3), (1.0, 0)])
+def test_ctrl_c_keeps_the_points_of_a_sweep_that_were_finished(tmp_path, monkeypatch, at, left):
+    """A real signal at one point; the points before it are those of the library."""
+
+    def interrupted(problem, start=None, *, tol=None):
+        if problem.alpha == at:
+            signal.raise_signal(signal.SIGINT)
+        return solve(problem, start, tol=tol)
+
+    expected = trace(Problem(), "alpha", [1.0, 1.5, 2.0]).column("M").tolist()
+    monkeypatch.setattr(curves, "solve", interrupted)
+    args = ["--sweep", "alpha", "1", "3", "5", "--output", str(tmp_path)]
+    result = CliRunner().invoke(app, ["theory", *args])
+    assert result.exit_code == 130
+    told = "wrote the 3 of 5 points finished" in re.sub(r"\s+", " ", result.output)
+    path = tmp_path / "curve_alpha.csv"
+    assert told == path.exists() == bool(left)
+    if left:
+        with path.open(encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert [float(r["alpha"]) for r in rows] == [1.0, 1.5, 2.0]
+        assert [float(r["M"]) for r in rows] == expected
+    assert not (tmp_path / "curve_alpha.png").exists()
+
+
 @pytest.mark.parametrize("more", [(), ("--against", "rho", "0.4", "0.5", "2")])
 def test_every_core_is_the_default_of_curves_and_diagrams(tmp_path, monkeypatch, more):
     asked = []
@@ -90,8 +117,8 @@ def test_every_core_is_the_default_of_curves_and_diagrams(tmp_path, monkeypatch,
         return [work(task) for task in tasks]
 
     monkeypatch.setattr(curves, "_PIECE", 1)
-    monkeypatch.setattr(workers, "_results", spy)
-    monkeypatch.setattr(workers.joblib, "cpu_count", lambda: 2)
+    monkeypatch.setattr(compute, "_results", spy)
+    monkeypatch.setattr(compute.joblib, "cpu_count", lambda: 2)
     run("--sweep", "alpha", "1", "2", "2", *more, "--output", str(tmp_path))
     assert asked == [2]
 
@@ -99,7 +126,7 @@ def test_every_core_is_the_default_of_curves_and_diagrams(tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--rho", "2"], "0 <= rho <= 1"),
+        (["--rho", "2"], "rho must be a finite number >= 0 and <= 1"),
         (["--weight-decay", "0"], "q diverges"),
         (["--against", "alpha", "1", "2", "3"], "needs --sweep"),
         (["--sweep", "gamma", "1", "2", "3"], "not a parameter"),

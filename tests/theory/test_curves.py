@@ -3,6 +3,8 @@ two, the files read back."""
 
 import csv
 import math
+import pickle
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,15 +14,17 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from fermibose.compute import Interrupted
 from fermibose.errors import InputError
+from fermibose.plotting import figure
 from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, trace
 from fermibose.theory import curves as curves_module
-from fermibose.theory import diagram as diagram_module
 from fermibose.theory import figures as figures_module
-from fermibose.theory.drawing import whole_figure
+from fermibose.theory import phases as phases_module
 from fermibose.theory.figures import figure_2, figure_attack, figure_rho
-from fermibose.theory.saddle import distance
+from fermibose.theory.replica import distance
 
 BITS = """
 import numpy as np
@@ -110,6 +114,57 @@ def test_results_do_not_depend_on_the_number_of_workers():
     assert outputs[0].count("0x") > 40
 
 
+def interrupting(value):
+    """A solve at which Ctrl-C comes once the parameter α has that value."""
+
+    def interrupted(problem, start=None, *, tol=None):
+        if problem.alpha == value:
+            signal.raise_signal(signal.SIGINT)
+        return solve(problem, start, tol=tol)
+
+    return interrupted
+
+
+@pytest.mark.parametrize("piece", [30, 2, 1])
+def test_ctrl_c_carries_the_points_that_were_finished(monkeypatch, piece):
+    """A real signal at the fourth point: in the first piece, inside a later one, between two."""
+    values = [1.0, 1.5, 2.0, 2.5, 3.0]
+    monkeypatch.setattr(curves_module, "_PIECE", piece)
+    whole = trace(Problem(), "alpha", values)
+    monkeypatch.setattr(curves_module, "solve", interrupting(2.5))
+    with pytest.raises(Interrupted) as caught:
+        trace(Problem(), "alpha", values)
+    curve = caught.value.done
+    assert curve.parameter == "alpha"
+    assert curve.solutions == whole.solutions[:3]
+    assert curve.failures == ()
+
+
+def test_ctrl_c_before_the_first_point_carries_an_empty_curve(monkeypatch):
+    monkeypatch.setattr(curves_module, "solve", interrupting(1.0))
+    with pytest.raises(Interrupted) as caught:
+        trace(Problem(), "alpha", [1.0, 2.0])
+    assert len(caught.value.done) == 0
+
+
+def test_ctrl_c_keeps_failures_and_crosses_processes(monkeypatch):
+    """A point not solved before the signal; and the interrupt as another process would send it."""
+
+    def stubborn(problem, start=None, *, tol=None):
+        if problem.alpha == 1.5:
+            raise ConvergenceError("not this one", None)
+        return interrupting(2.0)(problem, start, tol=tol)
+
+    monkeypatch.setattr(curves_module, "solve", stubborn)
+    with pytest.raises(Interrupted) as caught:
+        trace(Problem(), "alpha", [1.0, 1.5, 2.0])
+    assert caught.value.done.values.tolist() == [1.0]
+    assert caught.value.done.failures == ("not this one",)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, Interrupted)
+    assert again.done == caught.value.done
+
+
 def test_files_hold_the_curve(tmp_path):
     curve = trace(Problem(), "alpha", [1.0, 2.0])
     curve.save_csv(tmp_path / "new" / "curve.csv")
@@ -128,21 +183,20 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch, write):
     path = tmp_path / {"save_csv": "curve.csv", "draw": "curve.png"}[write]
     path.write_text("old", encoding="utf-8")
 
-    class Interrupted:
-        """A CSV writer, and a way to write bytes, that get as far as a few of them."""
+    class HalfWriter:
+        """A CSV writer that gets as far as a few bytes."""
 
         def __init__(self, file):
             file.write("half a fi")
             raise KeyboardInterrupt
 
-    def half(self, data):
-        with self.open("wb") as file:
-            file.write(data[:9])
+    def half(self, file, **_):
+        Path(file).write_bytes(b"half a fi")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(csv, "writer", Interrupted)
-        patch.setattr(Path, "write_bytes", half)
+        patch.setattr(csv, "writer", HalfWriter)
+        patch.setattr(Figure, "savefig", half)
         with pytest.raises(KeyboardInterrupt):
             getattr(curve, write)(path)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -187,11 +241,11 @@ def test_a_diagram_of_one_row_or_column_is_a_line(tmp_path, monkeypatch, axes):
 
     @contextmanager
     def keeping(path, **options):
-        with whole_figure(path, **options) as (fig, ax):
+        with figure(path, **options) as (fig, ax):
             yield fig, ax
             drawn.append(ax)
 
-    monkeypatch.setattr(diagram_module, "whole_figure", keeping)
+    monkeypatch.setattr(phases_module, "figure", keeping)
     values = {"delta": [0.5, 0.8, 1.0], "alpha": [2.5]}
     x, y = axes
     diagram = phase_diagram(Problem(), x, values[x], y, values[y], workers=1, show=False)
@@ -272,9 +326,12 @@ def test_unknown_quantities_are_refused_with_the_choices(tmp_path):
         (lambda: trace(Problem(), "alpha", [1.0], workers=1.5), "workers must be at least 1"),
         (lambda: trace(Problem(), "alpha", ["a"]), "non-empty list of numbers, got \\['a'\\]"),
         (lambda: trace(Problem(), ["alpha"], [1.0]), "not a parameter"),
-        (lambda: trace(Problem(), "alpha", [1.0], tol="a"), "tol must be between 0 and 1"),
-        (lambda: phase_diagram(Problem(), "rho", [0.5], "alpha", [1], tol=2), "between 0 and 1"),
-        (lambda: trace(Problem(), "rho", [0.5, 1.5]), "0 <= rho <= 1"),
+        (
+            lambda: trace(Problem(), "alpha", [1.0], tol="a"),
+            "tol must be a finite number > 0 and < 1",
+        ),
+        (lambda: phase_diagram(Problem(), "rho", [0.5], "alpha", [1], tol=2), "> 0 and < 1"),
+        (lambda: trace(Problem(), "rho", [0.5, 1.5]), "rho must be a finite number >= 0 and <= 1"),
         (lambda: phase_diagram(Problem(), "rho", [0.5], "rho", [0.5]), "two different"),
     ],
 )

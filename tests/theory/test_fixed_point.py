@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fermibose.theory.fixed_point import History, iterate
+from fermibose.theory.fixed_point import Steps, iterate
 
 
 def linear(A, b):
@@ -40,7 +40,7 @@ def test_a_map_without_fixed_point_is_never_called_converged():
 
     for damping in (1.0, 1e-6):
         point = iterate(
-            step, np.zeros(1), tol=1e-3, max_iterations=60, settle=1e-9, damping=damping
+            step, np.zeros(1), tol=1e-3, max_iterations=60, accelerate_below=1e-9, damping=damping
         )
         assert not point.converged
         assert point.residual == 1.0
@@ -51,7 +51,9 @@ def test_damping_leads_where_plain_steps_oscillate():
         new = np.array([-2.5 * math.atan(float(x[0]))])
         return new, float(abs(new[0] - x[0]))
 
-    point = iterate(step, np.array([3.0]), tol=1e-10, max_iterations=80, settle=0.1, damping=0.3)
+    point = iterate(
+        step, np.array([3.0]), tol=1e-10, max_iterations=80, accelerate_below=0.1, damping=0.3
+    )
     assert point.converged
     assert abs(point.x[0]) < 1e-10
 
@@ -69,7 +71,7 @@ def test_long_moves_are_shortened():
 
 def test_known_derivatives_make_the_first_step_exact():
     A, b = np.diag([0.9, -0.7]), np.array([1.0, 2.0])
-    history = History()
+    history = Steps()
     for move in np.eye(2) * 1e-3:
         history.moves.append(move)
         history.effects.append(A @ move - move)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fermibose.theory.grid import Axis, pair_values
+from fermibose.theory.channel import Axis, pair_values
 
 
 @pytest.mark.parametrize("r_folded", [True, False])

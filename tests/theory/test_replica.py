@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from fermibose.theory.problem import Problem
-from fermibose.theory.replica import Overlaps, free_energy
-from fermibose.theory.saddle import SaddlePoint, label_stiffness, update
+from fermibose.theory import Overlaps, Problem
+from fermibose.theory.replica import SaddlePoint, free_energy, label_stiffness, update
 
 STATES = [
     (Problem(), Overlaps(1.0, 1.6, 6.0)),

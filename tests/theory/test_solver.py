@@ -1,6 +1,7 @@
 """Solver. Oracles: an independent reference table (finite and zero temperature), exact symmetries
 and limits, the equations' own residual, refinement of the grid."""
 
+import importlib
 import math
 
 import numpy as np
@@ -14,16 +15,14 @@ from fermibose.theory import (
     Problem,
     branches,
     disordered,
-    refinement,
-    search,
+    replica,
     solve,
-    solver,
 )
-from fermibose.theory.channel import GaussianChannel
+from fermibose.theory.channel import Axis, GaussianChannel, pair_table
 from fermibose.theory.fixed_point import iterate
-from fermibose.theory.grid import Axis
-from fermibose.theory.saddle import SaddlePoint, to_overlaps, to_vector, update
-from fermibose.theory.table import pair_table
+from fermibose.theory.replica import SaddlePoint, to_overlaps, to_vector, update
+
+solve_module = importlib.import_module("fermibose.theory.solve")  # the package has a function of it
 
 # M, q, ε_g, accuracy, AT of an independent solver; M to 1e-5, ε_g to 1e-7. Its row at α = 5 is off
 # by more than that: test_brute_force.py shows why, and compares it where it is right.
@@ -268,7 +267,7 @@ def test_a_temperature_below_floating_point_is_refused(monkeypatch):
     channel = GaussianChannel(energies, 5e3, at=(axis, axis), on=(table, table))
     lost = channel.lost(5.0)
     np.testing.assert_array_equal(lost[0, :, 0], [0, 1])  # bosons at r = 0, and at r = 3
-    monkeypatch.setattr(search, "LOST", -1.0)
+    monkeypatch.setattr(replica, "_LOST", -1.0)
     with pytest.raises(InputError, match=r"use a smaller beta, or math\.inf"):
         solve(Problem())
 
@@ -280,7 +279,7 @@ def test_a_hopeless_temperature_is_refused_without_trying_every_manner(monkeypat
         manners.append(kwargs["damping"])
         return iterate(*args, **kwargs)
 
-    monkeypatch.setattr(search, "iterate", counting)
+    monkeypatch.setattr(solve_module, "iterate", counting)
     with pytest.raises(ConvergenceError, match="too large here"):
         solve(Problem(beta=2000.0))
     assert set(manners) == {1.0}  # one manner a start: rounding would stop the others too
@@ -289,7 +288,13 @@ def test_a_hopeless_temperature_is_refused_without_trying_every_manner(monkeypat
 @pytest.mark.parametrize("beta", [1000.0, 2000.0])
 def test_what_will_be_refused_is_not_refined(monkeypatch, beta):
     """The coarse grid sees the same weight lost: hundreds of iterations would end in it too."""
-    monkeypatch.setattr(refinement, "iterate", lambda *_, **__: pytest.fail("iterated in vain"))
+
+    def searching(*args, **kwargs):
+        if "damping" not in kwargs:
+            pytest.fail("iterated in vain")
+        return iterate(*args, **kwargs)
+
+    monkeypatch.setattr(solve_module, "iterate", searching)
     with pytest.raises(ConvergenceError, match="too large here"):
         solve(Problem(beta=beta, delta=0.6))
 
@@ -306,8 +311,8 @@ def test_a_response_is_that_of_the_present_lattice():
 
 def test_a_state_known_to_be_unstable_is_not_a_solution(monkeypatch):
     """Only M = 0 is found, and it is unstable: raised with the state, never returned."""
-    flat = search.settle(Problem(), search.mixed(Problem()))
-    monkeypatch.setattr(solver, "explore", lambda *_: [flat])
+    flat = solve_module._search(Problem(), solve_module._mixed(Problem()))
+    monkeypatch.setattr(solve_module, "_explore", lambda *_: [flat])
     with pytest.raises(ConvergenceError, match="no stable solution") as caught:
         solve(Problem())
     assert caught.value.state.M == 0.0
@@ -372,8 +377,7 @@ def test_what_did_not_converge_is_an_error_that_carries_the_state(monkeypatch):
         few = 2 if options["tol"] < 1e-9 or everywhere else options["max_iterations"]
         return iterate(step, x, **(options | {"max_iterations": few}))
 
-    monkeypatch.setattr(refinement, "iterate", hurried)
-    monkeypatch.setattr(search, "iterate", hurried)
+    monkeypatch.setattr(solve_module, "iterate", hurried)
     everywhere = False
     with pytest.raises(ConvergenceError, match="residual stays at") as caught:
         solve(Problem())

@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 from fermibose.errors import InputError
-from fermibose.theory import ConvergenceError, Problem, critical_point, solve, solve_broken
+from fermibose.theory import (
+    ConvergenceError,
+    Overlaps,
+    Problem,
+    critical_point,
+    solve,
+    solve_broken,
+)
 from fermibose.theory.lattice import make_lattice
-from fermibose.theory.replica import Overlaps, PairMeasure, averages
+from fermibose.theory.replica import PairMeasure, SaddlePoint, at_eigenvalue, averages
 from fermibose.theory.replica import free_energy as symmetric_energy
 from fermibose.theory.rsb import (
     ClusterEquations,
@@ -19,8 +26,6 @@ from fermibose.theory.rsb import (
     free_energy_slope,
     update,
 )
-from fermibose.theory.saddle import SaddlePoint
-from fermibose.theory.stability import at_eigenvalue
 
 
 def broken_energy(problem, clusters, lattice):
@@ -190,7 +195,7 @@ def test_critical_points_that_are_not_there():
         with pytest.raises(InputError, match="two different values of delta, such as"):
             critical_point(Problem(), "delta", between=between)
     for tol in (0, math.nan, -1, "a"):
-        with pytest.raises(InputError, match="tol must be a positive number"):
+        with pytest.raises(InputError, match="tol must be a finite number > 0"):
             critical_point(Problem(), "delta", between=(0.85, 1.0), tol=tol)
 
 

@@ -3,38 +3,47 @@
 Any torch module that maps images (n, …) to logits (n, classes) can be attacked.
 """
 
-from fermibose.attacks.adversary import Adversary
-from fermibose.attacks.auditing import Audit, audit
-from fermibose.attacks.auto import auto_attack
+from fermibose.attacks.audit import Audit, audit
+from fermibose.attacks.auto import auto_attack, check_attack
 from fermibose.attacks.certificate import Certificate, certified_radius
 from fermibose.attacks.curves import (
     PAPER_STRENGTHS,
     Band,
     Curve,
+    accuracy_curve,
     mean_curve,
     robustness_area,
 )
-from fermibose.attacks.methods import fgsm, gaussian_noise, one_step_l2, pgd
-from fermibose.attacks.result import AttackResult
-from fermibose.attacks.strengths import accuracy_curve
-from fermibose.attacks.threat import ThreatModel
+from fermibose.attacks.figures import AXIS, draw_accuracy, draw_audit, draw_examples
+from fermibose.attacks.gradient import Adversary, fgsm, gaussian_noise, noisy, one_step_l2, pgd
+from fermibose.attacks.masking import Check
+from fermibose.attacks.threat import LARGEST, ThreatModel
+from fermibose.attacks.victim import AttackResult
 
 __all__ = [
+    "AXIS",
+    "LARGEST",
     "PAPER_STRENGTHS",
     "Adversary",
     "AttackResult",
     "Audit",
     "Band",
     "Certificate",
+    "Check",
     "Curve",
     "ThreatModel",
     "accuracy_curve",
     "audit",
     "auto_attack",
     "certified_radius",
+    "check_attack",
+    "draw_accuracy",
+    "draw_audit",
+    "draw_examples",
     "fgsm",
     "gaussian_noise",
     "mean_curve",
+    "noisy",
     "one_step_l2",
     "pgd",
     "robustness_area",

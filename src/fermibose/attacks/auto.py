@@ -1,27 +1,32 @@
 """AutoAttack, the reference ensemble of Croce and Hein, run through the package pyautoattack."""
 
 import logging
+import math
 import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks.balls import ball_around
-from fermibose.attacks.frame import Frame
-from fermibose.attacks.result import AttackResult
-from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import check_counts, victim_of
+from fermibose.attacks.threat import Images, ThreatModel, ball_around
+from fermibose.attacks.victim import AttackResult, Victim, undefined, victim_of
+from fermibose.checks import whole
 from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}
 _CLASSES = {"apgd-dlr": 3, "apgd-t": 4}  # that the loss of an attack needs
+BATCH = 500  # images that the reference takes at a time
+QUERIES = 5000  # of Square, in the standard version
+# Steps of float32, in units of ε, that are worth a flag. test_auto.py: at 0.001 the attack finds
+# exactly who can be fooled (inputs within ±1000, ε = 0.25), at 40 it misses some.
+_COARSE = 0.01
 
 
 def auto_attack(
@@ -31,9 +36,9 @@ def auto_attack(
     threat: ThreatModel,
     *,
     attacks: str | Sequence[str] | None = None,
-    square_queries: int = 5000,
+    square_queries: int = QUERIES,
     seed: int = 0,
-    batch_size: int = 500,
+    batch_size: int = BATCH,
     show: bool | None = None,
 ) -> AttackResult:
     """AutoAttack, standard version: APGD-CE, targeted APGD, targeted FAB and Square, in turn.
@@ -49,55 +54,75 @@ def auto_attack(
     """
     if isinstance(attacks, str):
         attacks = (attacks,)
-    _check(threat, attacks)
-    check_counts(square_queries=square_queries)
-    reference = _reference()
-    started = time.perf_counter()
+    check_attack("auto_attack", threat)
+    if attacks is not None and (not attacks or not set(attacks) <= KNOWN):
+        raise InputError(f"attacks must be some of {sorted(KNOWN)}, got {list(attacks)}")
+    whole("square_queries", square_queries, least=1)
     with victim_of(model, x, y, threat, dtype=torch.float32, batch_size=batch_size) as victim:
-        logits = victim.model(victim.x[:1].requires_grad_())
-        chosen, flags = _choose(attacks, logits)
-        rows = victim.correct.nonzero()[:, 0]
-        examples, robust = victim.x.clone(), victim.correct.clone()
-        with (
-            progress_bar("AutoAttack", len(victim.batches(rows)) * len(chosen), show=show) as bar,
-            _listening(flags, bar, chosen),
-            torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
-        ):
-            frame = Frame.around(victim.x, victim.model, threat)
-            if len(rows) and chosen:
-                settings = {"attacks": list(chosen), "seed": seed, "device": victim.x.device}
-                adversary = _within(threat, frame, reference, settings)
-                _as_in_the_standard_version(adversary, logits.shape[1], square_queries)
-                entered = frame.enter(victim.x[rows])
-                found, _ = adversary.run_standard_evaluation(
-                    entered, victim.y[rows], batch_size=batch_size
-                )
-                flags += _astray(found)
-                found = torch.where(found.isfinite(), found, entered)
-                examples[rows] = ball_around(victim.x[rows], threat).project(frame.leave(found))
-        for part in victim.batches(rows):
-            robust[part] = ~victim.wrong(examples[part], part)
-        victim.undefined += frame.undefined
-        flags += [*victim.flags, *frame.flags(threat)]
-        told = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
-        return AttackResult(
-            "autoattack",
+        return attack_by_ensemble(
+            victim,
             threat,
-            examples,
-            victim.correct,
-            robust,
-            told | {"dtype": "torch.float32"},
-            tuple(flags),
-            time.perf_counter() - started,
+            attacks=attacks,
+            square_queries=square_queries,
+            seed=seed,
+            batch_size=batch_size,
+            show=show,
         )
 
 
-def _check(threat: ThreatModel, attacks: Sequence[str] | None) -> None:
-    threat.require("auto_attack", "linf", "l2")
-    if threat.epsilon == 0:
-        raise InputError("auto_attack needs epsilon > 0")
-    if attacks is not None and (not attacks or not set(attacks) <= KNOWN):
-        raise InputError(f"attacks must be some of {sorted(KNOWN)}, got {list(attacks)}")
+def check_attack(attack: str, threat: ThreatModel) -> None:
+    """Refuse what the function called ``attack`` would refuse, before anything runs.
+
+    A norm it is not made for, a strength of 0 that leaves it nothing to do, an extra that is not
+    installed.
+    """
+    threat.require(attack)
+    if attack in ("auto_attack", "audit"):
+        _reference()
+
+
+def attack_by_ensemble(
+    victim: Victim,
+    threat: ThreatModel,
+    *,
+    attacks: Sequence[str] | None,
+    square_queries: int = QUERIES,
+    seed: int,
+    batch_size: int = BATCH,
+    show: bool | None,
+) -> AttackResult:
+    """AutoAttack, or the part ``attacks`` of it, on the victim in float32."""
+    started = time.perf_counter()
+    victim = replace(victim.converted(torch.float32), batch_size=batch_size)
+    logits = victim.model(victim.x[:1].requires_grad_())
+    chosen, flags = _choose(attacks, logits)
+    rows = victim.correct.nonzero()[:, 0]
+    examples, robust = victim.x.clone(), victim.correct.clone()
+    with (
+        progress_bar("AutoAttack", len(victim.batches(rows)) * len(chosen), show=show) as bar,
+        _listening(flags, bar, chosen),
+        torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
+    ):
+        frame = Frame.around(victim.x, victim.model, threat)
+        if len(rows) and chosen:
+            settings = {"attacks": list(chosen), "seed": seed, "device": victim.x.device}
+            adversary = _within(threat, frame, settings)
+            _as_in_the_standard_version(adversary, victim.classes, square_queries)
+            entered = frame.enter(victim.x[rows])
+            found, _ = adversary.run_standard_evaluation(
+                entered, victim.y[rows], batch_size=batch_size
+            )
+            flags += _astray(found)
+            found = torch.where(found.isfinite(), found, entered)
+            examples[rows] = ball_around(victim.x[rows], threat).project(frame.leave(found))
+    for part in victim.batches(rows):
+        robust[part] = ~victim.wrong(examples[part], part)
+    victim.undefined += frame.undefined
+    flags += [*victim.flags, *frame.flags(threat)]
+    parameters = {"attacks": list(chosen), "square_queries": square_queries, "seed": seed}
+    return victim.result(
+        "autoattack", threat, examples, robust, parameters, started=started, flags=tuple(flags)
+    )
 
 
 def _choose(attacks: Sequence[str] | None, logits: Tensor) -> tuple[tuple[str, ...], list[str]]:
@@ -124,13 +149,11 @@ def _astray(found: Tensor) -> list[str]:
     ]
 
 
-def _within(
-    threat: ThreatModel, frame: Frame, reference: ModuleType, settings: dict[str, Any]
-) -> Any:
+def _within(threat: ThreatModel, frame: "Frame", settings: dict[str, Any]) -> Any:
     """The reference's adversary, with ε in the units of the frame."""
     norm = {"linf": "Linf", "l2": "L2"}[threat.norm]
     eps = threat.epsilon / (frame.high - frame.low)
-    return reference.AutoAttack(frame, norm=norm, eps=eps, version="custom", **settings)
+    return _reference().AutoAttack(frame, norm=norm, eps=eps, version="custom", **settings)
 
 
 def _as_in_the_standard_version(adversary: Any, classes: int, square_queries: int) -> None:
@@ -190,3 +213,59 @@ def _listening(flags: list[str], advance: Advance, attacks: Sequence[str]) -> It
         logger.removeHandler(listener)
         logger.propagate = propagate
         logger.setLevel(level)
+
+
+class Frame(nn.Module):
+    """The model as the reference wants it: images (n, channels, rows, columns) in [0, 1].
+
+    It goes between these and the inputs of the model.
+    """
+
+    def __init__(self, model: nn.Module, shape: torch.Size, bounds: tuple[float, float]) -> None:
+        super().__init__()
+        self.model, self.shape, (self.low, self.high) = model, shape, bounds
+        self.features = math.prod(shape)
+        # Square places squares of a fifth of the side, so five rows are the least.
+        self.side = max(5, math.isqrt(self.features - 1) + 1)
+        self.is_image = len(shape) == 3 and min(shape[1:]) >= 5
+        self.undefined = 0  # points at which the model returned NaN
+
+    @classmethod
+    def around(cls, x: Tensor, model: nn.Module, threat: ThreatModel) -> "Frame":
+        """The frame of the bounds, but no wider than the balls reach: that costs precision only."""
+        low, high = threat.bounds
+        reach = float(x.min()) - threat.epsilon, float(x.max()) + threat.epsilon
+        return cls(model, x.shape[1:], (max(low, reach[0]), min(high, reach[1])))
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Inputs (n, …) to what the reference attacks; flat inputs get spare pixels at the end."""
+        unit = (x - self.low) / (self.high - self.low)
+        if self.is_image:
+            return unit
+        spare = self.side**2 - self.features
+        padded = nn.functional.pad(unit.flatten(1), (0, spare))
+        return padded.view(len(x), 1, self.side, self.side)
+
+    def leave(self, unit: Tensor) -> Tensor:
+        """Back to inputs (n, …)."""
+        if not self.is_image:
+            unit = unit.flatten(1)[:, : self.features].reshape(len(unit), *self.shape)
+        return unit * (self.high - self.low) + self.low
+
+    def forward(self, unit: Tensor) -> Tensor:
+        """Logits."""
+        logits: Tensor = self.model(self.leave(unit))
+        self.undefined += int((undefined(logits) & unit.flatten(1).isfinite().all(1)).sum())
+        return logits
+
+    def flags(self, threat: ThreatModel) -> tuple[str, ...]:
+        """A flag if float32 resolves the ball so badly that an attack may miss what is in it."""
+        largest = max(self.high - self.low, abs(self.high), abs(self.low))
+        step = torch.finfo(torch.float32).eps * largest / threat.epsilon
+        if step <= _COARSE:
+            return ()
+        return (
+            f"in float32 the steps between inputs of {self.low:g} to {self.high:g} are up to "
+            f"{step:.2g} of epsilon: the robust accuracy is an upper bound at best; rescale the "
+            "inputs, feature by feature",
+        )

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fermibose.attacks.result import versions
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import victim_of
+from fermibose.attacks.victim import versions, victim_of
+from fermibose.checks import choice
 from fermibose.errors import InputError
-from fermibose.machine.network import FermiBoseNet
+from fermibose.machine import FermiBoseNet
 from fermibose.progress import progress_bar
 
 _BISECTIONS = 14  # radii come out within 2⁻¹⁴ of their upper limit, from below
@@ -78,14 +78,13 @@ def certified_radius(
     """
     if not isinstance(net, FermiBoseNet):
         raise InputError(f"certificates are for FermiBoseNet, got {type(net).__name__}")
-    if norm not in ("linf", "l2"):
-        raise InputError(f"norm must be 'linf' or 'l2', got {norm!r}")
+    choice("norm", norm, ("linf", "l2"))
     anywhere = ThreatModel(norm, 0.0, (-torch.inf, torch.inf))
-    radius = np.zeros(len(torch.as_tensor(y)))
     with (
         victim_of(net, x, y, anywhere, dtype=torch.float64, batch_size=batch_size) as victim,
         torch.no_grad(),
     ):
+        radius = np.zeros(len(victim.y))
         chunks = victim.batches(victim.correct.nonzero()[:, 0])
         with progress_bar(f"certificate {norm}", len(chunks), show=show) as advance:
             for rows in chunks:

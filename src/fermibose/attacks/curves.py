@@ -1,18 +1,40 @@
-"""Accuracy as a function of the attack's strength, its band over seeds, and the area under it."""
+"""Accuracy as a function of the attack's strength, its band over seeds, and the area under it.
+
+All strengths are measured in one pass where the attack allows it.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy.integrate import trapezoid
+from torch import Tensor, nn
 
-from fermibose.attacks.result import versions
-from fermibose.attacks.threat import ThreatModel
+from fermibose.attacks.gradient import (
+    PGD_LOSSES,
+    PGD_STEPS,
+    Ascent,
+    LossName,
+    attack_by_gradient,
+    input_gradient,
+    loss_named,
+    loss_names,
+    noisy,
+    pgd_ascent,
+    vanishing,
+)
+from fermibose.attacks.threat import LARGEST, Images, ThreatModel, ball_around
+from fermibose.attacks.victim import Victim, versions, victim_of
+from fermibose.checks import choice, number
 from fermibose.errors import InputError
+from fermibose.progress import progress_bar
+from fermibose.statistics import summary
 
 Floats = npt.NDArray[np.float64]
+CurveAttack = Literal["one_step", "pgd", "noise"]
 
 PAPER_STRENGTHS: tuple[float, ...] = tuple(k / 100 for k in range(80))  # ε = 0, 0.01, …, 0.79
 
@@ -84,11 +106,131 @@ def mean_curve(curves: Sequence[Curve], *, confidence: float = 0.95) -> Band:
 
     if len(curves) < 2:
         raise InputError("a confidence band needs the curves of at least two seeds")
+    number("confidence", confidence, above=0, below=1)
     epsilons = curves[0].epsilons
     if any(not np.array_equal(curve.epsilons, epsilons) for curve in curves):
         raise InputError("the curves were measured at different strengths; measure them alike")
-    values = np.array([curve.accuracy for curve in curves])
-    error = values.std(0, ddof=1) / len(values) ** 0.5
-    half = error * student.ppf((1 + confidence) / 2, len(values) - 1)
-    mean = values.mean(0)
+    mean, error, _ = summary(curve.accuracy for curve in curves)
+    half = error * student.ppf((1 + confidence) / 2, len(curves) - 1)
     return Band(epsilons, mean, np.clip(mean - half, 0, 1), np.clip(mean + half, 0, 1))
+
+
+def accuracy_curve(
+    model: nn.Module,
+    x: Images,
+    y: Images,
+    threat: ThreatModel,
+    *,
+    epsilons: Sequence[float] = PAPER_STRENGTHS,
+    attack: CurveAttack | None = None,
+    loss: LossName | Sequence[LossName] | None = None,
+    steps: int = PGD_STEPS,
+    restarts: int = 1,
+    seed: int = 0,
+    dtype: torch.dtype | None = None,
+    batch_size: int = 1000,
+    show: bool | None = None,
+) -> Curve:
+    """Accuracy at each strength ε, in one pass where the attack allows it.
+
+    attack: "one_step" (FGSM for ℓ∞, the one-step attack for ℓ2: one backward pass serves all ε,
+    since neither the sign nor the direction of the gradient depends on ε), "pgd" (the attack
+    ``pgd`` at every ε) or "noise" (fresh noise at every ε). By default the paper's: one step or
+    noise, as the norm says. The ε of ``threat`` plays no role. loss: what is climbed, by default
+    the cross-entropy; PGD climbs several in turn, by default cross-entropy and margin, from as
+    many random starts each as restarts says.
+    """
+    strengths = _checked_strengths(epsilons)
+    attack = attack or ("noise" if threat.norm == "noise" else "one_step")
+    threat.require(choice("attack", attack, get_args(CurveAttack)))
+    ascent = _ascent(attack, loss, steps, restarts)
+    with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
+        if attack == "pgd":
+            robust = _pgd(victim, threat, strengths, ascent, seed, show)
+        else:
+            robust = _in_one_pass(victim, threat, strengths, ascent, seed, show)
+        parameters = {"seed": seed, "dtype": str(victim.x.dtype)}
+    if attack != "noise":
+        parameters |= asdict(ascent)
+    names = {"linf": "fgsm", "l2": "one_step_l2", "noise": "noise"}
+    name = "pgd" if attack == "pgd" else names[threat.norm]
+    return Curve(name, threat, strengths, robust.cpu().numpy(), parameters, victim.flags)
+
+
+def _ascent(
+    attack: CurveAttack, loss: LossName | Sequence[LossName] | None, steps: int, restarts: int
+) -> Ascent:
+    if attack == "pgd":
+        losses = PGD_LOSSES if loss is None else loss
+        return pgd_ascent(losses=losses, steps=steps, restarts=restarts)
+    names = loss_names("cross_entropy" if loss is None else loss)
+    if len(names) != 1:
+        raise InputError(f"one step climbs one loss, got {', '.join(names) or 'none'}")
+    return Ascent(names)
+
+
+def _in_one_pass(
+    victim: Victim,
+    threat: ThreatModel,
+    strengths: Floats,
+    ascent: Ascent,
+    seed: int,
+    show: bool | None,
+) -> Tensor:
+    """Which images withstand one step, or noise, of each strength, (strengths, n)."""
+    generator = torch.Generator(victim.x.device).manual_seed(seed)
+    loss = loss_named(ascent.losses[0])
+    robust = victim.correct.repeat(len(strengths), 1)
+    chunks = victim.batches(victim.correct.nonzero()[:, 0])
+    name = "noise curve" if threat.norm == "noise" else "one-step curve"
+    with progress_bar(name, len(chunks) * len(strengths), show=show) as advance:
+        for rows in chunks:
+            x = victim.x[rows]
+            if threat.norm != "noise":
+                gradient, _ = input_gradient(victim.model, x, victim.y[rows], loss)
+                victim.stuck += int(vanishing(gradient).sum())
+                direction = ball_around(x, threat).steepest(gradient)
+            for row, epsilon in enumerate(strengths.tolist()):
+                if epsilon > 0:
+                    if threat.norm == "noise":
+                        points = noisy(x, replace(threat, epsilon=epsilon), generator)
+                    else:
+                        # A unit step times ε is on the border of its ball: only bounds can bind.
+                        points = torch.add(x, direction, alpha=epsilon).clamp_(*threat.bounds)
+                    robust[row, rows] = ~victim.wrong(points, rows)
+                advance()
+    return robust
+
+
+def _pgd(
+    victim: Victim,
+    threat: ThreatModel,
+    strengths: Floats,
+    ascent: Ascent,
+    seed: int,
+    show: bool | None,
+) -> Tensor:
+    """Which images withstand PGD within each strength, (strengths, n)."""
+    found = []
+    with progress_bar("pgd curve", len(strengths), show=show) as advance:
+        for epsilon in strengths.tolist():
+            if epsilon > 0:
+                strong = replace(threat, epsilon=epsilon)
+                found.append(
+                    attack_by_gradient("pgd", victim, strong, ascent, seed=seed, show=False).robust
+                )
+            else:
+                found.append(victim.correct)  # there is nowhere to climb
+            advance()
+    return torch.stack(found)
+
+
+def _checked_strengths(epsilons: Sequence[float]) -> Floats:
+    strengths = np.asarray(epsilons, dtype=np.float64)
+    if strengths.ndim != 1 or not len(strengths) or not np.isfinite(strengths).all():
+        raise InputError("epsilons must be a sequence of finite numbers")
+    if strengths[-1] > LARGEST:
+        raise InputError(f"epsilons must be at most {LARGEST:g}, got {strengths[-1]:g}")
+    if strengths[0] < 0 or (np.diff(strengths) <= 0).any():
+        raise InputError("epsilons must be >= 0 and increase from one to the next")
+    return strengths

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from fermibose.attacks.auditing import Audit
+from fermibose.attacks.audit import Audit
 from fermibose.attacks.curves import Band, Curve
-from fermibose.attacks.result import AttackResult
 from fermibose.attacks.threat import Images
+from fermibose.attacks.victim import AttackResult
 from fermibose.plotting import COLOURS, figure
 
 AXIS = {"linf": "ε (ℓ∞)", "l2": "ε (ℓ2)", "noise": "standard deviation of the noise"}

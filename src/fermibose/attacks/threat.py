@@ -1,19 +1,36 @@
-"""The threat model: which changes of an input count, checked once before anything runs."""
+"""The threat model: which changes of an input count, and the balls of inputs that it allows.
+
+It is checked once, before anything runs.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fermibose.checks import choice, number
 from fermibose.errors import InputError
 
 LARGEST = 1e15  # strength; squared and summed over 10⁸ inputs it is still a number in float32
 Norm = Literal["linf", "l2", "noise"]
 Images = npt.ArrayLike | Tensor
+
+# The norms that each attack is made for; "one_step" and "noise" are attacks of a curve.
+_NORMS: dict[str, tuple[Norm, ...]] = {
+    "fgsm": ("linf",),
+    "one_step_l2": ("l2",),
+    "one_step": ("linf", "l2"),
+    "pgd": ("linf", "l2"),
+    "auto_attack": ("linf", "l2"),
+    "audit": ("linf", "l2"),
+    "gaussian_noise": ("noise",),
+    "noise": ("noise",),
+}
+_AT_SOME_STRENGTH = ("auto_attack", "audit")  # ε = 0 means nothing to them
 
 
 @dataclass(frozen=True)
@@ -32,21 +49,22 @@ class ThreatModel:
     bounds: tuple[float, float] = (0.0, 1.0)  # of every input; may be infinite
 
     def __post_init__(self) -> None:
-        if self.norm not in get_args(Norm):
-            choices = ", ".join(repr(norm) for norm in get_args(Norm))
-            raise InputError(f"norm must be one of {choices}, got {self.norm!r}")
-        if not 0 <= self.epsilon <= LARGEST:
-            raise InputError(
-                f"epsilon must be a finite number >= 0 and <= {LARGEST:g}, got {self.epsilon!r}"
-            )
+        choice("norm", self.norm, get_args(Norm))
+        number("epsilon", self.epsilon, least=0, most=LARGEST)
         if len(self.bounds) != 2 or not self.bounds[0] < self.bounds[1]:
             raise InputError(f"bounds must be (lowest, highest), got {self.bounds!r}")
 
     def require(self, attack: str, *norms: Norm) -> None:
-        """Refuse a norm that ``attack`` is not made for."""
+        """Refuse a norm, or a strength of 0, that ``attack`` is not made for.
+
+        norms: those it is made for, if it is not one of the attacks here.
+        """
+        norms = norms or _NORMS[choice("attack", attack, _NORMS)]
         if self.norm not in norms:
             wanted = " or ".join(f"norm={norm!r}" for norm in norms)
             raise InputError(f"{attack} needs a threat model with {wanted}, got {self.norm!r}")
+        if self.epsilon == 0 and attack in _AT_SOME_STRENGTH:
+            raise InputError(f"{attack} needs epsilon > 0")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; an infinite bound becomes null."""
@@ -63,8 +81,8 @@ class ThreatModel:
             )
         if images.ndim < 2 or not images.numel():
             raise InputError(f"images must have shape (n, …), got {tuple(images.shape)}")
-        whole = not labels.is_floating_point() and labels.dtype != torch.bool
-        if labels.shape != (len(images),) or not whole or int(labels.long().min()) < 0:
+        integers = not labels.is_floating_point() and labels.dtype != torch.bool
+        if labels.shape != (len(images),) or not integers or int(labels.long().min()) < 0:
             raise InputError(
                 f"labels must be one whole number >= 0 for each of the {len(images)} images, got "
                 f"{labels.dtype} of shape {tuple(labels.shape)}"
@@ -94,3 +112,93 @@ def _as_tensor(values: Images) -> Tensor:
     # Torch knows no negative strides, no foreign order of bytes and no long doubles.
     native = np.dtype(np.float64) if kind.kind == "f" and kind.itemsize > 8 else kind
     return torch.from_numpy(np.array(array, dtype=native.newbyteorder("="), order="C"))
+
+
+class Ball(Protocol):
+    """All x' within ε of each centre (B, …) that also lie inside the bounds."""
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """The direction of unit norm along which a linear function grows fastest."""
+
+    def project(self, point: Tensor) -> Tensor:
+        """A point of the ball near ``point``, which may be overwritten."""
+
+    def random(self, generator: torch.Generator) -> Tensor:
+        """A point drawn uniformly from the ball without bounds, then brought inside them."""
+
+    def keep(self, rows: Tensor) -> "Ball":
+        """The balls around the centres ``rows`` only."""
+
+
+class LinfBall:
+    """|x'_i − x_i| ≤ ε for every input i."""
+
+    def __init__(self, lower: Tensor, upper: Tensor) -> None:
+        self.lower, self.upper = lower, upper
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """sign(g)."""
+        return gradient.sign()
+
+    def project(self, point: Tensor) -> Tensor:
+        """Clip every input to its interval."""
+        return torch.clamp(point, self.lower, self.upper, out=point)
+
+    def random(self, generator: torch.Generator) -> Tensor:
+        """Uniform in the interval of every input (which is the ball cut by the bounds)."""
+        u = torch.rand(
+            self.lower.shape, generator=generator, dtype=self.lower.dtype, device=self.lower.device
+        )
+        return torch.lerp(self.lower, self.upper, u)
+
+    def keep(self, rows: Tensor) -> "LinfBall":
+        """The balls around the centres ``rows`` only."""
+        return LinfBall(self.lower[rows], self.upper[rows])
+
+
+class L2Ball:
+    """‖x' − x‖₂ ≤ ε."""
+
+    def __init__(self, centre: Tensor, epsilon: float, bounds: tuple[float, float]) -> None:
+        self.centre, self.epsilon, self.bounds = centre, epsilon, bounds
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """g/‖g‖₂, and 0 where g = 0."""
+        # Bring the largest entry to 1 first: the square of a tiny gradient would underflow.
+        flat = gradient.flatten(1)
+        flat = flat / flat.abs().amax(1, keepdim=True).clamp(min=torch.finfo(flat.dtype).tiny)
+        length = flat.norm(dim=1, keepdim=True).clamp(min=0.5)  # is >= 1, or 0 if all are
+        direction: Tensor = flat / length
+        return direction.view_as(gradient)
+
+    def project(self, point: Tensor) -> Tensor:
+        """Shrink the change to length ε, then clip to the bounds.
+
+        The centre lies inside the bounds, so clipping can only bring a point closer to it.
+        """
+        change = (point - self.centre).flatten(1)
+        length = change.norm(dim=1, keepdim=True)
+        change *= (self.epsilon / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(max=1)
+        return torch.add(self.centre, change.view_as(point), out=point).clamp_(*self.bounds)
+
+    def random(self, generator: torch.Generator) -> Tensor:
+        """Uniform in the ball (radius ε u^{1/d} along a Gaussian direction), then clipped."""
+        flat = self.centre.flatten(1)
+        kind = {"generator": generator, "dtype": flat.dtype, "device": flat.device}
+        direction = torch.randn(flat.shape, **kind)  # type: ignore[call-overload]
+        radius = torch.rand(len(flat), 1, **kind) ** (1 / flat.shape[1])  # type: ignore[call-overload]
+        change: Tensor = direction * (self.epsilon * radius / direction.norm(dim=1, keepdim=True))
+        return (self.centre + change.view_as(self.centre)).clamp_(*self.bounds)
+
+    def keep(self, rows: Tensor) -> "L2Ball":
+        """The balls around the centres ``rows`` only."""
+        return L2Ball(self.centre[rows], self.epsilon, self.bounds)
+
+
+def ball_around(centre: Tensor, threat: ThreatModel) -> Ball:
+    """The ball of the threat model around each centre (B, …)."""
+    if threat.norm == "l2":
+        return L2Ball(centre, threat.epsilon, threat.bounds)
+    low, high = threat.bounds
+    lower = (centre - threat.epsilon).clamp_(min=low)
+    return LinfBall(lower, (centre + threat.epsilon).clamp_(max=high))

@@ -1,19 +1,84 @@
-"""The classifier under attack, with its images: checked, in evaluation mode, in one precision."""
+"""The classifier under attack with its images, and what comes of an attack on it.
+
+A public function makes the victim once, at its door: checked, in evaluation mode, in one precision.
+Everything behind the door takes the victim.
+"""
 
 import copy
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from numbers import Integral
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fermibose import compute
 from fermibose.attacks.threat import Images, ThreatModel
+from fermibose.checks import choice, whole
 from fermibose.errors import InputError
+from fermibose.progress import progress_bar
 
-PRECISIONS = (torch.float32, torch.float64)
 ZERO_GRADIENT = "the gradient was exactly zero"  # how the flag begins
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """The outcome of one attack on n images.
+
+    ``robust_accuracy`` is the worst case per example: an image counts only if it is classified
+    correctly without attack and withstood everything that was tried on it.
+    """
+
+    attack: str
+    threat: ThreatModel
+    examples: Tensor  # (n, …): the worst input found; the image itself where it is misclassified
+    correct: Tensor  # (n,) bool: classified correctly without attack
+    robust: Tensor  # (n,) bool: correct, and withstood the attack
+    parameters: dict[str, Any] = field(default_factory=dict)  # steps, restarts, seed, …
+    flags: tuple[str, ...] = ()  # reasons not to trust the number
+    seconds: float = 0.0
+
+    @property
+    def clean_accuracy(self) -> float:
+        """Fraction of images classified correctly without attack."""
+        return float(self.correct.double().mean())
+
+    @property
+    def robust_accuracy(self) -> float:
+        """Fraction of images still classified correctly at the worst example found."""
+        return float(self.robust.double().mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Binomial standard error of the robust accuracy, from the finite number of images."""
+        return binomial_error(self.robust_accuracy, len(self.robust))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Numbers, parameters and versions, ready for JSON (without the examples)."""
+        return {
+            "attack": self.attack,
+            "threat": self.threat.as_dict(),
+            "images": len(self.robust),
+            "clean_accuracy": self.clean_accuracy,
+            "robust_accuracy": self.robust_accuracy,
+            "standard_error": self.standard_error,
+            "parameters": self.parameters,
+            "flags": list(self.flags),
+            "seconds": round(self.seconds, 3),
+            "versions": versions(),
+        }
+
+
+def binomial_error(fraction: float, images: int) -> float:
+    """√(p(1 − p)/n), the standard error of a fraction p of n images."""
+    return float((fraction * (1 - fraction) / images) ** 0.5)
+
+
+def versions() -> dict[str, str]:
+    """The versions a robustness number may depend on."""
+    return {name: compute.versions()[name] for name in ("fermibose", "torch", "python")}
 
 
 @dataclass(eq=False)
@@ -24,13 +89,41 @@ class Victim:
     x: Tensor  # (n, …)
     y: Tensor  # (n,)
     correct: Tensor  # (n,) bool: classified correctly without attack; the only ones attacked
+    classes: int
     batch_size: int
     stuck: int = 0  # starting points at which the gradient was exactly 0
     undefined: int = 0  # points at which the model returned NaN
 
+    def part(self, rows: Tensor) -> "Victim":
+        """The images ``rows`` as a victim of its own, with a clean record."""
+        x, y, correct = self.x[rows], self.y[rows], self.correct[rows]
+        return Victim(self.model, x, y, correct, self.classes, self.batch_size)
+
+    def converted(self, dtype: torch.dtype) -> "Victim":
+        """The victim in the precision ``dtype``: a copy of the model, asked anew who is correct."""
+        if dtype == self.x.dtype:
+            return self
+        return _look(_copy(self.model, dtype), self.x.to(dtype), self.y, self.batch_size)
+
     def batches(self, rows: Tensor) -> tuple[Tensor, ...]:
         """The row numbers in chunks of the batch size."""
         return rows.split(self.batch_size) if len(rows) else ()
+
+    def rounds(
+        self, name: str, robust: Tensor, tries: Sequence[Any], show: bool | None
+    ) -> Iterator[tuple[Tensor, Any]]:
+        """Every try in turn on every batch: yields the rows that are ``robust`` still, and the try.
+
+        Only images classified correctly are attacked, and only as long as they withstand.
+        """
+        batches = self.batches(self.correct.nonzero()[:, 0])
+        with progress_bar(name, len(tries) * len(batches), show=show) as advance:
+            for rows in batches:
+                for attempt in tries:
+                    rows = rows[robust[rows]]
+                    if len(rows):
+                        yield rows, attempt
+                    advance(status=f"{100 * float(robust.double().mean()):.1f} % withstand")
 
     def wrong(self, points: Tensor, rows: Tensor) -> Tensor:
         """Where the points offered in place of the images ``rows`` are misclassified, (B,)."""
@@ -38,6 +131,29 @@ class Victim:
             logits = self.model(points)
         self.undefined += int(undefined(logits).sum())
         return misclassified(logits, self.y[rows])
+
+    def result(
+        self,
+        attack: str,
+        threat: ThreatModel,
+        examples: Tensor,
+        robust: Tensor,
+        parameters: dict[str, Any],
+        *,
+        started: float,
+        flags: tuple[str, ...] | None = None,
+    ) -> AttackResult:
+        """What came of an attack that began at ``started``; flags: by default those met so far."""
+        return AttackResult(
+            attack,
+            threat,
+            examples,
+            self.correct,
+            robust,
+            parameters | {"dtype": str(self.x.dtype)},
+            self.flags if flags is None else flags,
+            time.perf_counter() - started,
+        )
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -69,13 +185,6 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number > 1 else ''}"
 
 
-def check_counts(**counts: int) -> None:
-    """Refuse steps, restarts and the like that are not whole numbers of at least 1."""
-    for name, count in counts.items():
-        if not isinstance(count, Integral) or count < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {count}")
-
-
 @contextmanager
 def victim_of(
     model: nn.Module,
@@ -93,29 +202,34 @@ def victim_of(
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"the model must be a torch module, got {type(model).__name__}")
-    if dtype not in (None, *PRECISIONS):
-        raise InputError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
-    check_counts(batch_size=batch_size)
+    choice("dtype", dtype, (None, torch.float32, torch.float64))
+    whole("batch_size", batch_size, least=1)
     images, labels = threat.check_images(x, y)
     tensors = [*model.parameters(), *model.buffers(), images]
     own = next(tensor for tensor in tensors if tensor.is_floating_point())
     if dtype is not None and dtype != own.dtype:
-        model = copy.deepcopy(model).to(dtype)
+        model = _copy(model, dtype)
     images = images.to(device=own.device, dtype=dtype or own.dtype)
     labels = labels.to(own.device)
     was_training = [module for module in model.modules() if module.training]
     model.eval()  # dropout and batch statistics would make a moving target
     try:
-        correct = torch.cat(
-            [
-                _checked_logits(model, images[rows], labels[rows]).argmax(1) == labels[rows]
-                for rows in torch.arange(len(images), device=own.device).split(batch_size)
-            ]
-        )
-        yield Victim(model, images, labels, correct, batch_size)
+        yield _look(model, images, labels, batch_size)
     finally:
         for module in was_training:
             module.training = True
+
+
+def _copy(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    return copy.deepcopy(model).to(dtype)
+
+
+def _look(model: nn.Module, x: Tensor, y: Tensor, batch_size: int) -> Victim:
+    """The victim, after a look at what it makes of the images as they are."""
+    parts = zip(x.split(batch_size), y.split(batch_size), strict=True)
+    answers = [_checked_logits(model, *part) for part in parts]
+    correct = torch.cat([logits.argmax(1) for logits in answers]) == y
+    return Victim(model, x, y, correct, answers[0].shape[1], batch_size)
 
 
 @torch.no_grad()

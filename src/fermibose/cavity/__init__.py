@@ -1,13 +1,13 @@
 """Single instances: belief propagation, AMP, and referees that owe nothing to the cavity method."""
 
 from fermibose.cavity.amp import amp
-from fermibose.cavity.bp import belief_propagation
+from fermibose.cavity.bp import belief_propagation, bp_memory
 from fermibose.cavity.estimate import Estimate, History
-from fermibose.cavity.evolution import state_evolution
+from fermibose.cavity.figures import draw_descents, draw_trajectory, draw_walk
 from fermibose.cavity.ground import GroundState, ground_state
 from fermibose.cavity.instance import Instance, Pairs, sample_instance
-from fermibose.cavity.sampling import hmc
-from fermibose.cavity.walk import Sampling
+from fermibose.cavity.messages import state_evolution
+from fermibose.cavity.sampling import Sampling, hmc
 
 __all__ = [
     "Estimate",
@@ -18,6 +18,10 @@ __all__ = [
     "Sampling",
     "amp",
     "belief_propagation",
+    "bp_memory",
+    "draw_descents",
+    "draw_trajectory",
+    "draw_walk",
     "ground_state",
     "hmc",
     "sample_instance",

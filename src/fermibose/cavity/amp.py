@@ -27,9 +27,9 @@ from fermibose import checks
 from fermibose.cavity.channel import Moments, PairChannel
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, Pairs, symmetric
-from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
-from fermibose.theory.problem import Array
-from fermibose.theory.threads import one_thread
+from fermibose.cavity.messages import Marginals, pass_messages, start_means, variances
+from fermibose.compute import threads
+from fermibose.theory import Array
 
 
 class _Products:
@@ -102,7 +102,7 @@ class _Amp:
         return x[self.n : 2 * self.n]
 
 
-@one_thread
+@threads(1)
 def amp(
     instance: Instance,
     *,
@@ -119,8 +119,8 @@ def amp(
     None), which says nothing about the clusters. Near m = 0 fermion pairs would sit on the ridge
     D = 0, where A turns negative. Converged is an undamped change of every m_i and v_i of at most
     ``tol``. damping: the part of the old state that is kept, 0 <= damping < 1. Damped sweeps take
-    turns with accelerated ones (:mod:`fermibose.cavity.passing`); damping 0 is plain AMP, which
-    :func:`fermibose.cavity.evolution.state_evolution` describes sweep by sweep.
+    turns with accelerated ones (:mod:`fermibose.cavity.messages`); damping 0 is plain AMP, which
+    :func:`fermibose.cavity.messages.state_evolution` describes sweep by sweep.
 
     show: a progress bar; None shows it on a terminal only.
 

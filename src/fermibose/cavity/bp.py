@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 
 from fermibose import checks
 from fermibose.cavity.channel import PairChannel
-from fermibose.cavity.checks import number
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, symmetric
-from fermibose.cavity.passing import Marginals, pass_messages, start_means, variances
-from fermibose.theory.problem import Array
-from fermibose.theory.threads import one_thread
+from fermibose.cavity.messages import Marginals, pass_messages, start_means, variances
+from fermibose.compute import threads
+from fermibose.theory import Array
 
 _BLOCK = 20_000  # messages integrated at a time
 _MEMORY = 6  # earlier sweeps that acceleration remembers
@@ -65,13 +64,13 @@ class _Bp:
         pairs, n = old_m.shape
         energy = at = log_z = 0.0
         for block in np.array_split(np.arange(pairs), max(1, round(pairs * n / _BLOCK))):
-            A[block], B[block], whole = self._to_weights(block, old_m[block], old_v[block])
-            energy, at, log_z = energy + whole[0] / pairs, at + whole[1] / n, log_z + whole[2]
-        whole_A, whole_B = A.sum(0), B.sum(0)
-        variance = variances(self.problem, whole_A)
-        mean = variance * whole_B
-        v = variances(self.problem, whole_A - A)
-        new = np.concatenate([(v * (whole_B - B)).ravel(), v.ravel()])
+            A[block], B[block], sums = self._to_weights(block, old_m[block], old_v[block])
+            energy, at, log_z = energy + sums[0] / pairs, at + sums[1] / n, log_z + sums[2]
+        all_A, all_B = A.sum(0), B.sum(0)
+        variance = variances(self.problem, all_A)
+        mean = variance * all_B
+        v = variances(self.problem, all_A - A)
+        new = np.concatenate([(v * (all_B - B)).ravel(), v.ravel()])
         change = float(np.abs(new - x).max())
         weights = (np.log(variance) + mean**2 / variance).sum() / 2
         messages = (np.log(old_v) + old_m**2 / old_v).sum() / 2
@@ -90,22 +89,22 @@ class _Bp:
         x1, x2 = self.train.x[:, block]
         same = self.train.same[block]
         mean = np.stack([m * x1, m * x2], -1)
-        spread = symmetric(v * x1**2, v * x1 * x2, v * x2**2)
-        omega, V = mean.sum(1), spread.sum(1)
-        whole = self.channel.moments(omega, V, same)
+        covariance = symmetric(v * x1**2, v * x1 * x2, v * x2**2)
+        omega, V = mean.sum(1), covariance.sum(1)
+        complete = self.channel.moments(omega, V, same)
         shape = m.shape
         cavity = self.channel.moments(
             (omega[:, None] - mean).reshape(-1, 2),
-            (V[:, None] - spread).reshape(-1, 2, 2),
+            (V[:, None] - covariance).reshape(-1, 2, 2),
             np.repeat(same, shape[1]),
         )
         f, df = cavity.f.reshape(*shape, 2), cavity.df.reshape(*shape, 2, 2)
         A = -(x1**2 * df[..., 0, 0] + 2 * x1 * x2 * df[..., 0, 1] + x2**2 * df[..., 1, 1])
-        sums = (whole.energy.sum(), ((V @ whole.df) ** 2).sum(), whole.log_z.sum())
+        sums = (complete.energy.sum(), ((V @ complete.df) ** 2).sum(), complete.log_z.sum())
         return A, x1 * f[..., 0] + x2 * f[..., 1], tuple(map(float, sums))
 
 
-@one_thread
+@threads(1)
 def belief_propagation(
     instance: Instance,
     *,
@@ -125,7 +124,14 @@ def belief_propagation(
     """
     # A pair's fields must vary without the weight left out, too.
     m = start_means(instance, start, seed, least=3)
-    _check_memory(instance, max_memory)
+    pairs = len(instance.train)
+    checks.memory(
+        f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "
+        "messages in",
+        bp_memory(instance.n, pairs),
+        "use amp(), which needs N messages, or a smaller instance",
+        free=None if max_memory is None else checks.number("max_memory", max_memory, above=0),
+    )
     return pass_messages(instance, _Bp(instance, m), damping, tol, max_iterations, show)
 
 
@@ -133,14 +139,3 @@ def bp_memory(n: int, pairs: int) -> float:
     """Bytes that belief propagation needs beside the instance."""
     messages = float(n) * pairs
     return _PER_MESSAGE * messages + _PER_INTEGRAL * min(messages, max(_BLOCK, n)) + _LATTICE
-
-
-def _check_memory(instance: Instance, max_memory: float | None) -> None:
-    pairs = len(instance.train)
-    checks.memory(
-        f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "
-        "messages in",
-        bp_memory(instance.n, pairs),
-        "use amp(), which needs N messages, or a smaller instance",
-        free=None if max_memory is None else number("max_memory", max_memory, above=0),
-    )

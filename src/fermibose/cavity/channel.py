@@ -6,8 +6,11 @@ r"""The channel of one pair: what e^{−βH} does to a Gaussian field of *any* c
 In the limit of many weights V is a multiple of the identity and Z a separable convolution, which
 :mod:`fermibose.theory.channel` uses. A single instance has a V of its own for every pair (and in
 belief propagation for every message), so the sums are taken pair by pair: over a lattice in the
-same turned plane (r, t), from the same table of H, in a window that holds all but e^{−DEPTH} of the
-weight.
+same turned plane, r = (z₁ − z₂)/√2 and t = (z₁ + z₂)/√2, in a window that holds all but e^{−DEPTH}
+of the weight.
+
+What lattice and window must achieve is in ``tests/cavity/test_pair_channel.py``: errors of ln Z,
+f and ∂f below 2e-6 in units of the field's width, for β from 5 to 150.
 """
 
 import math
@@ -17,22 +20,72 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.cavity.lattice import check_size, lattice_steps
-from fermibose.theory.grid import SQRT2, Axis
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.table import pair_table
+from fermibose.errors import InputError
+from fermibose.theory import Array, Problem
 
 _DEPTH = 21.0  # nodes below e^{−this} of the largest do not count
 _CHUNK = 60_000  # nodes handled at a time: they stay in the cache
+_ROWS = 32  # of the table of H made at a time, for the same reason
 _STRIDES = np.array([4, 2])  # nodes of r and t skipped when the window is looked for
 _FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges
-_TURN = np.array([[1.0, -1.0], [1.0, 1.0]]) / SQRT2  # (z₁, z₂) → (r, t); its own inverse but for ᵀ
+_TURN = np.array([[1.0, -1.0], [1.0, 1.0]]) / math.sqrt(2)  # (z₁, z₂) → (r, t); inverse: ᵀ
+_HARDEST = 1e-3  # softness of the hinge below which steps stop shrinking (and errors grow)
+_MOST = 4_000_000  # nodes of a table: beyond, every sweep takes a second or more
+_REACH, _STEP = 4.0, 0.06  # of the lattices of the default problem, by which others are judged
 
 Integers = NDArray[np.int64]
 
 
 class DivergenceError(ArithmeticError):
     """A field or covariance that no integral can be taken of: the iteration has diverged."""
+
+
+class LatticeError(InputError):
+    """Fields so wide, or so sharp, that their integrals need more nodes than can be handled."""
+
+
+def lattice_steps(problem: Problem, kind: int, s: float) -> Array:
+    """Steps along r and t for bosons (kind 0) or fermions (1) with fields of width s.
+
+    Equal steps converge exponentially: along t as fast as the Gaussian allows, along r at the
+    rate of the ridge of bosons, and of the corner of the hinge for fermions; none is longer than
+    what φ takes to change.
+    """
+    z, steep = np.linspace(-6, 6, 241), problem.steepness
+    slope = steep if steep > 1 else float(np.abs(np.gradient(problem.phi(z), z)).max())
+    ridge = 0.6 / math.sqrt(2 * problem.beta * slope**2 + 1 / s**2)
+    if kind == 0:
+        return np.array([min(ridge, 0.5 * s), min(0.5 * s, 0.35 / steep)])
+    soft = math.sqrt(max(problem.softness, _HARDEST))
+    corner = min(0.3 * soft, 0.57 * math.sqrt(soft / problem.beta))
+    corner /= slope * max(1.0, math.sqrt(problem.d_f))
+    return np.array([min(ridge, corner, 0.5 * s), min(0.45 * s, 0.3 / steep)])
+
+
+def check_size(reach: Array, steps: Array) -> None:
+    """Refuse a lattice of too many nodes, 2·reach/steps along r times the same along t.
+
+    What to do about it follows from which is further from the usual: the reach or the steps.
+    """
+    nodes = float(np.prod(2 * reach / steps))
+    if nodes <= _MOST:
+        return
+    if np.prod(reach / _REACH) > np.prod(_STEP / steps):
+        remedy = (
+            "the fields are too wide or too far out: use a smaller delta or m, a larger "
+            "weight_decay, or, where means to start from were given, means of order 1"
+        )
+    else:
+        remedy = (
+            "the fields are too sharp: use a larger delta, a smaller beta or weight_decay, a less "
+            "steep activation, or a larger n (the patterns of a pair are nearly parallel at few "
+            "weights)"
+        )
+    raise LatticeError(
+        f"the integrals of a pair need a lattice of {nodes:.2g} nodes, more than the {_MOST:.0e} "
+        f"that can be handled, to reach {reach.max():.2g} in steps of {steps.min():.1g}; {remedy}; "
+        "sampling (hmc) and descent (ground) take no integrals"
+    )
 
 
 @dataclass(frozen=True)
@@ -126,10 +179,19 @@ class PairChannel:
         radius = np.sqrt(2 * (_DEPTH + beta * H))
         reach = (np.abs(omega) + radius[:, None] * width).max(0) + 8 * steps
         check_size(reach, steps)
-        axes = [Axis.uniform(h, x, folded=False) for h, x in zip(steps, reach, strict=True)]
-        last = np.array([a.nodes.size // 2 for a in axes])
-        table = pair_table(self.problem, *axes)[kind]
+        last = np.ceil(reach / steps).astype(np.int64)
+        table = self._energies(kind, steps, last)
         return _Batch(omega, precision, width, radius, steps, last, table)
+
+    def _energies(self, kind: int, steps: Array, last: Integers) -> Array:
+        """H of one kind of pairs on the nodes −last … last of both axes, shape (r, t)."""
+        r, t = (h * np.arange(-k, k + 1.0) for h, k in zip(steps, last, strict=True))
+        H = np.empty((r.size, t.size))
+        for i in range(0, r.size, _ROWS):
+            rows = r[i : i + _ROWS, None]
+            z1, z2 = (t + rows) / math.sqrt(2), (t - rows) / math.sqrt(2)
+            H[i : i + _ROWS] = self.problem.energies(z1, z2)[kind]
+        return H
 
 
 def _sums(batch: _Batch, beta: float) -> tuple[Array, Array]:

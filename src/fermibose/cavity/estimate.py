@@ -5,9 +5,7 @@ from functools import cached_property
 
 from fermibose.cavity.channel import PairChannel
 from fermibose.cavity.instance import Instance
-from fermibose.theory.observables import generalization_loss
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.solution import Predictions
+from fermibose.theory import Array, Predictions, Problem, generalization_loss
 
 
 @dataclass(frozen=True)

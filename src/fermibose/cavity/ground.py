@@ -1,17 +1,67 @@
-"""Ground states of one instance: the energy minimised by L-BFGS from many starts."""
+r"""The energy of the weights of one instance, and its ground states by L-BFGS from many starts.
 
+.. math:: E(w) = \sum_μ H_μ(w·x_{μ1}, w·x_{μ2}) + \tfrac{λ_w}{2}|w|^2
+
+Nothing here knows the cavity method: minimising this energy, and sampling it
+(:mod:`fermibose.cavity.sampling`), is the referee.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from fermibose.cavity.checks import number, whole
 from fermibose.cavity.instance import Instance, check_instance
-from fermibose.cavity.landscape import Landscape
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.solution import Predictions
-from fermibose.theory.threads import one_thread
+from fermibose.checks import number, whole
+from fermibose.compute import threads
+from fermibose.errors import InputError
+from fermibose.theory import Array, Predictions, Problem
+
+_STENCIL = 1e-3  # step of the five-point derivative of an activation other than tanh, if not steep
+
+
+class Landscape:
+    """E and ∇E of one instance, for many weight vectors at once."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.problem, train = instance.problem, instance.train
+        self.pairs = len(train)
+        if self.problem.hinge is not None:
+            raise InputError("a hinge of your own has no known slope: use the softness instead")
+        self._patterns = train.x.reshape(-1, instance.n)
+        self._same = train.same[:, None]
+        self._phi = _with_slope(self.problem)
+
+    def energy_and_gradient(self, w: Array) -> tuple[Array, Array]:
+        """E (k,) and ∇E (N, k) of k weight vectors, the columns of w (N, k)."""
+        phi, slope = self._phi((self._patterns @ w).reshape(2, -1, w.shape[1]))
+        D = phi[0] - phi[1]
+        energy, force = self.problem.pair_energy.energy_and_force(D**2, self._same)
+        push = 2 * D * force
+        pull = np.concatenate([push * slope[0], -push * slope[1]])
+        decay = self.problem.weight_decay
+        return energy.sum(0) + decay / 2 * (w**2).sum(0), self._patterns.T @ pull + decay * w
+
+    def pair_energy(self, w: Array) -> Array:
+        """Mean energy of a training pair, (k,)."""
+        energy = self.energy_and_gradient(w)[0] - self.problem.weight_decay / 2 * (w**2).sum(0)
+        return np.asarray(energy / self.pairs)
+
+
+def _with_slope(problem: Problem) -> Callable[[Array], tuple[Array, Array]]:
+    """φ and φ′ of an array."""
+    phi = problem.phi
+    if problem.activation == "tanh":
+        return lambda z: (p := phi(z), 1 - p**2)
+    h = _STENCIL / problem.steepness
+
+    def differences(z: Array) -> tuple[Array, Array]:
+        a, b, d, e = (phi(z + k * h) for k in (-2, -1, 1, 2))
+        return phi(z), (a - e + 8 * (d - b)) / (12 * h)
+
+    return differences
 
 
 @dataclass(frozen=True)
@@ -62,7 +112,7 @@ class GroundState(Predictions):
         )
 
 
-@one_thread
+@threads(1)
 def ground_state(
     instance: Instance,
     *,
@@ -91,20 +141,20 @@ def ground_state(
         return float(energy[0]), gradient[:, 0]
 
     options = {"maxiter": 5000, "maxfun": 10000, "gtol": tol, "ftol": 1e-15, "maxcor": 20}
-    runs = [minimize(cost, w, jac=True, method="L-BFGS-B", options=options) for w in starts]
+    ends = [minimize(cost, w, jac=True, method="L-BFGS-B", options=options) for w in starts]
     history = Descents(
-        energy=np.array([run.fun for run in runs]) / instance.n,
-        M=np.array([run.x.mean() for run in runs]),
-        converged=np.array([np.abs(run.jac).max() <= 100 * tol for run in runs]),
+        energy=np.array([end.fun for end in ends]) / instance.n,
+        M=np.array([end.x.mean() for end in ends]),
+        converged=np.array([np.abs(end.jac).max() <= 100 * tol for end in ends]),
     )
     lowest = int(history.energy.argmin())
-    best: Array = runs[lowest].x
+    best: Array = ends[lowest].x
     return GroundState(
         instance=instance,
         weights=best,
         energy=float(history.energy[lowest]),
         training_loss=float(landscape.pair_energy(best[:, None])[0]),
         converged=bool(history.converged[lowest]),
-        iterations=int(sum(run.nit for run in runs)),
+        iterations=int(sum(end.nit for end in ends)),
         history=history,
     )

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fermibose import checks
-from fermibose.cavity.checks import whole
 from fermibose.errors import InputError
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory import Array, Problem
 
 Counts = Literal["random", "exact"]
 
@@ -85,7 +84,7 @@ class Instance:
         """
         if seed is None:
             return np.random.default_rng([self.seed, *purpose.encode()])
-        return np.random.default_rng(whole("seed", seed, least=0))
+        return np.random.default_rng(checks.whole("seed", seed, least=0))
 
     def start(self, given: Any, what: str) -> Array:
         """A copy of the N numbers an algorithm was told to begin from; ``what`` they are."""
@@ -101,7 +100,7 @@ class Instance:
         return start
 
     def __post_init__(self) -> None:
-        whole("seed", self.seed, least=0)
+        checks.whole("seed", self.seed, least=0)
 
 
 def check_instance(instance: Any) -> None:
@@ -126,9 +125,8 @@ def sample_instance(
     if not isinstance(problem, Problem):
         raise InputError(f"sample_instance needs a fermibose.theory.Problem, got {problem!r}")
     for name, value, least in (("n", n, 1), ("test_pairs", test_pairs, 1), ("seed", seed, 0)):
-        whole(name, value, least=least)
-    if counts not in get_args(Counts):
-        raise InputError(f'counts must be "random" or "exact", got {counts!r}')
+        checks.whole(name, value, least=least)
+    checks.choice("counts", counts, get_args(Counts))
     pairs = round(problem.alpha * n)
     if pairs < 1:
         raise InputError(

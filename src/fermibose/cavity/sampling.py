@@ -3,29 +3,108 @@ r"""Hamiltonian Monte Carlo with parallel tempering: weights drawn from exp(−�
 At β = 50 a fermion pair cannot take its D through zero (a barrier of about β/2), so a plain walk
 keeps the signs it started with. Copies of the system at lower β, down to ``hottest``, cross the
 barrier and are exchanged with colder ones with probability min(1, e^{(β−β')(E−E')}).
+
+Sampling here is tempered; without a ladder of such copies (``hottest=None``) it is *plain*.
 """
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.cavity.checks import number, whole
+from fermibose.cavity.ground import Landscape
 from fermibose.cavity.instance import Instance, check_instance
-from fermibose.cavity.landscape import Landscape
-from fermibose.cavity.walk import Sampling, Walk, spread_ratio, standard_error
+from fermibose.checks import number, whole
+from fermibose.compute import threads
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
-from fermibose.theory.problem import Array
-from fermibose.theory.threads import one_thread
+from fermibose.statistics import summary
+from fermibose.theory import Array, Predictions, Problem
 
-Indices = NDArray[np.intp]
 _LEAPS = 12  # leapfrog steps of a trajectory, on average
 _TARGET = 0.8  # acceptance that steps are tuned to while warming up
-_AGREE = 1.1  # largest ratio of spreads (R̂) of chains that sampled the same
+_AGREE = 1.1  # largest R̂ of chains that sampled the same
+
+Indices = NDArray[np.intp]
 
 
-@one_thread
+@dataclass(frozen=True)
+class Walk:
+    """Every trajectory of the coldest copies; arrays of shape (trajectories, chains)."""
+
+    M: Array  # signs are such that M >= 0
+    q: Array
+    energy: Array  # mean energy of a training pair
+    Q: Array = field(repr=False)  # (trajectories,): overlap of the chains, w as good as −w
+
+
+@dataclass(frozen=True)
+class Sampling(Predictions):
+    """Averages over the samples of one instance. Signs are such that M >= 0."""
+
+    instance: Instance
+    training_loss: float  # mean energy of a training pair
+    errors: dict[str, float]  # standard errors of M, q, Q from blocks of the walk
+    agreement: dict[str, float]  # R̂ of M and q: near 1 where the chains sampled the same
+    acceptance: float  # of trajectories at the coldest copies
+    exchange: float  # least accepted part of exchanges between neighbours; 1 without tempering
+    converged: bool  # the chains agree, and copies moved and were exchanged
+    iterations: int  # trajectories kept
+    history: Walk
+
+    @property
+    def problem(self) -> Problem:  # type: ignore[override]
+        """What the instance was drawn from."""
+        return self.instance.problem
+
+    @property
+    def M(self) -> float:
+        """Mean weight Σ w/N."""
+        return float(self.history.M.mean())
+
+    @property
+    def q(self) -> float:
+        """Self-overlap w·w/N."""
+        return float(self.history.q.mean())
+
+    @property
+    def Q(self) -> float:
+        """Overlap of independent chains; NaN if there is only one."""
+        return float(self.history.Q.mean())
+
+    @property
+    def verdict(self) -> str:
+        """Whether the numbers can be used, in words."""
+        parts = "chains" if self.history.M.shape[1] > 1 else "halves of the only chain"
+        agree = (
+            f"the {parts} agree"
+            if self.converged
+            else f"did not converge: the {parts} disagree, or nothing was accepted or exchanged"
+        )
+        errors = ", ".join(f"{name} ± {error:.4f}" for name, error in self.errors.items())
+        return (
+            f"{agree}; standard errors {errors}; acceptance {self.acceptance:.2f}, "
+            f"least exchange {self.exchange:.2f}"
+        )
+
+
+def standard_error(series: Array) -> float:
+    """Standard error of the mean from ten blocks of every chain."""
+    columns = series.reshape(len(series), -1)
+    blocks = np.array([part.mean(0) for part in np.array_split(columns, 10)]).ravel()
+    return float(summary(blocks).error)
+
+
+def r_hat(series: Array) -> float:
+    """R̂ of the halves of every chain: √(total variance / variance within)."""
+    halves = np.concatenate(np.array_split(series[: len(series) // 2 * 2], 2), axis=1)
+    within = halves.var(0, ddof=1).mean()
+    between = halves.mean(0).var(ddof=1)
+    return float(math.sqrt(1 + between / within))
+
+
+@threads(1)
 def hmc(
     instance: Instance,
     *,
@@ -39,8 +118,8 @@ def hmc(
 ) -> Sampling:
     """Sample the weights of one instance at its β.
 
-    hottest: lowest β of the ladder; None is plain HMC. start: weights (N,) to begin every chain
-    with; by default each chain starts from its own w ~ N(0, 1).
+    hottest: lowest β of the ladder; None is plain sampling. start: weights (N,) to begin every
+    chain with; by default each chain starts from its own w ~ N(0, 1).
     """
     check_instance(instance)
     problem = instance.problem
@@ -69,7 +148,7 @@ def hmc(
             if step >= warm_up:
                 records.append(_record(copies, cold))
     M, q, energy, Q = (np.array(column) for column in zip(*records, strict=True))
-    return _summary(instance, Walk(M, q, energy, Q), copies, cold)
+    return _averages(instance, Walk(M, q, energy, Q), copies, cold)
 
 
 def ladder(beta: float, hottest: float | None, n: int) -> Array:
@@ -162,9 +241,9 @@ def overlap(w: Array, *, flips: bool) -> float:
     return float(total / (chains * (chains - 1)))
 
 
-def _summary(instance: Instance, walk: Walk, copies: _Copies, cold: Indices) -> Sampling:
+def _averages(instance: Instance, walk: Walk, copies: _Copies, cold: Indices) -> Sampling:
     tried = copies.tries > 0
-    agreement = {"M": spread_ratio(walk.M), "q": spread_ratio(walk.q)}
+    agreement = {"M": r_hat(walk.M), "q": r_hat(walk.q)}
     acceptance = float(copies.accepted[cold].mean() / copies.moves)
     exchange = float((copies.exchanges[tried] / copies.tries[tried]).min()) if tried.any() else 1.0
     return Sampling(

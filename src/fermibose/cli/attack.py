@@ -1,4 +1,4 @@
-"""``fbm attack``."""
+"""``fbm attack`` and ``fbm audit``: a saved model under attack, and whether that can be trusted."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -21,7 +21,7 @@ from fermibose.cli.options import (
     console,
     say,
 )
-from fermibose.cli.subject import load_attacked, title
+from fermibose.cli.subject import identity, load_attacked, title
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class AttackName(StrEnum):
     pgd = "pgd"
     noise = "noise"
     auto = "auto"
+
+
+_FUNCTIONS = {"noise": "gaussian_noise", "auto": "auto_attack"}  # where the names differ
 
 
 def attack(
@@ -70,19 +73,17 @@ def attack(
     Writes attack.json as each attack finishes, curve.png (accuracy against strength) and
     examples.png into OUTPUT. Ctrl-C stops; finished attacks are kept.
     """
-    from fermibose.attacks import ThreatModel
-    from fermibose.machine.compute import compute_settings
+    from fermibose.attacks import ThreatModel, check_attack
+    from fermibose.machine import compute_settings
 
     threat = ThreatModel(norm, eps)
+    chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
+    for name in chosen:  # one that cannot run is refused before any does
+        check_attack(_FUNCTIONS.get(name, name), threat)
     check_folder(output)
     net, dataset = load_attacked(model, data, folder, per_class)
-    chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     results: list[AttackResult] = []
-    record: dict[str, Any] = {
-        "model": str(model),
-        "data": {"name": dataset.name, "checksum": dataset.checksum},
-        "results": [],
-    }
+    record = identity(model, dataset) | {"results": []}
     try:
         with compute_settings(threads):
             for name in dict.fromkeys(chosen):
@@ -122,8 +123,7 @@ def _curve(net: "FermiBoseNet", dataset: "Dataset", threat: "ThreatModel", seed:
     """The one-step or noise curve, to the paper's largest strength or twice the one asked for."""
     import numpy as np
 
-    from fermibose.attacks import PAPER_STRENGTHS, accuracy_curve
-    from fermibose.attacks.threat import LARGEST
+    from fermibose.attacks import LARGEST, PAPER_STRENGTHS, accuracy_curve
 
     strengths: Any = PAPER_STRENGTHS
     if threat.norm == "l2":
@@ -164,8 +164,7 @@ def _draw(
     results: "list[AttackResult]",
     output: Path,
 ) -> list[str]:
-    from fermibose.attacks import robustness_area
-    from fermibose.attacks.figures import AXIS, draw_accuracy, draw_examples
+    from fermibose.attacks import AXIS, draw_accuracy, draw_examples, robustness_area
 
     name = dataset.name.replace("$", r"\$")  # which begins a formula
     heading = f"{name}, {len(dataset.x_test)} test images"
@@ -188,3 +187,48 @@ def _draw(
         classes=net.config["classes"],
     )
     return ["curve.png", "examples.png"]
+
+
+def audit(
+    model: ModelArgument,
+    norm: Annotated[Literal["linf", "l2"], Option(help="What bounds the change.")] = "linf",
+    eps: EpsilonOption = 0.1,
+    probe: Annotated[int, Option(help="Images that the checks look at.")] = 200,
+    tolerance: Annotated[
+        float, Option(help="Fraction of images by which two attacks may differ.")
+    ] = 0.02,
+    data: ModelDataOption = None,
+    folder: FolderOption = None,
+    per_class: AttackedOption = 100,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 1,
+    output: Annotated[Path, Option(help="Folder for the evidence.")] = Path("fbm-audit"),
+) -> None:
+    """Attack a saved model with everything, and say whether the robust accuracy can be trusted.
+
+    Writes audit.json and audit.png into OUTPUT. Exits with 0 whatever the verdict.
+    """
+    from rich.table import Table
+
+    from fermibose.attacks import ThreatModel, draw_audit
+    from fermibose.attacks import audit as run_audit
+    from fermibose.machine import compute_settings
+
+    threat = ThreatModel(norm, eps)
+    check_folder(output)
+    net, dataset = load_attacked(model, data, folder, per_class)
+    x, y = dataset.x_test, dataset.y_test
+    with compute_settings(threads):
+        found = run_audit(net, x, y, threat, probe=probe, tolerance=tolerance, seed=seed)
+    table = Table(title=title(model, dataset))
+    table.add_column("check")
+    table.add_column("", justify="center")
+    table.add_column("evidence", overflow="fold")
+    for check in found.checks:
+        style = {"passed": "green", "inconclusive": "yellow", "FAILED": "bold red"}[check.outcome]
+        table.add_row(check.name, f"[{style}]{check.outcome}[/]", escape(check.evidence))
+    console.print(table)
+    console.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True)
+    write_json(output / "audit.json", identity(model, dataset) | found.as_dict())
+    draw_audit(found, output / "audit.png")
+    say(f"written to {output}: audit.json, audit.png")

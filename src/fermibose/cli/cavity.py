@@ -1,6 +1,7 @@
 """``fbm cavity``: one instance by message passing, sampling or descent, beside the theory."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fermibose.cli.options import SeedOption, check_folder, console, say
+from fermibose.cli.options import PROBLEM, Fields, SeedOption, check_folder, console, say
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fermibose.theory import Problem, Solution
 
 _METHODS = ("amp", "bp", "hmc", "ground")
+_PROBLEM = {name: text for name, text in PROBLEM.items() if name not in ("beta", "activation")}
 _HEEDED_BY = {"damping": ("amp", "bp"), "max_iterations": ("amp", "bp"), "trajectories": ("hmc",)}
 _ROWS = (
     ("mean weight |M|", "M", "M"),
@@ -30,19 +32,16 @@ _ROWS = (
 
 
 def cavity(
+    *,
     n: Annotated[int, typer.Option("--n", help="Number of weights, N.")] = 1000,
     method: Annotated[str, typer.Option(help="amp, bp, hmc (tempered) or ground.")] = "amp",
-    alpha: Annotated[float, typer.Option(help="Training pairs per weight, α.")] = 0.5,
-    delta: Annotated[float, typer.Option(help="Spread of a cluster, Δ.")] = 0.5,
     beta: Annotated[
         float | None,
         typer.Option(help="Inverse temperature β (default 50; ground is at zero temperature)."),
     ] = None,
-    d_f: Annotated[float, typer.Option(help="Target squared distance of fermions.")] = 1.0,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay λ_w.")] = 0.05,
-    m: Annotated[float, typer.Option(help="Strength of the cluster mean.")] = 1.0,
-    rho: Annotated[float, typer.Option(help="Fraction of boson pairs, ρ.")] = 0.5,
-    softness: Annotated[float, typer.Option(help="Softness a of the hinge.")] = 0.01,
+    problem: Annotated[
+        "Problem", Fields("fermibose.theory:Problem", {None: _PROBLEM}, defaults={"alpha": 0.5})
+    ],
     damping: Annotated[
         float | None, typer.Option(help="Part of the old messages kept (amp, bp; default 0.5).")
     ] = None,
@@ -65,16 +64,17 @@ def cavity(
     chains, ground the energies its descents end at, beside zero temperature.
     """
     from fermibose.cavity import sample_instance
-    from fermibose.theory import ConvergenceError, Problem, solve
+    from fermibose.theory import ConvergenceError, solve
 
     if method not in _METHODS:
         raise InputError(f"method {method!r} is not known: use {', '.join(_METHODS)}")
     given = {"damping": damping, "max_iterations": max_iterations, "trajectories": trajectories}
     given = {name: value for name, value in given.items() if value is not None}
-    _check_options(method, beta, softness, given)
-    if beta is None:
-        beta = math.inf if method == "ground" else 50.0
-    problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness)
+    _check_options(method, beta, problem.softness, given)
+    if method == "ground":
+        beta = math.inf
+    if beta is not None:
+        problem = replace(problem, beta=beta)
     if method == "bp" and n > 0:
         _check_memory(problem, n)
     check_folder(output)
@@ -123,7 +123,7 @@ def _check_options(method: str, beta: float | None, softness: float, given: dict
 def _check_memory(problem: "Problem", n: int) -> None:
     """Refuse belief propagation that does not fit, before any work."""
     from fermibose import checks
-    from fermibose.cavity.bp import bp_memory
+    from fermibose.cavity import bp_memory
 
     pairs = round(problem.alpha * n)
     checks.memory(
@@ -147,7 +147,7 @@ def _run(method: str, instance: "Instance", given: dict[str, Any]) -> Any:
 
 
 def _draw(path: Path, method: str, found: Any, theory: "Solution | None", *, damped: bool) -> None:
-    from fermibose.cavity.run_figures import draw_descents, draw_trajectory, draw_walk
+    from fermibose.cavity import draw_descents, draw_trajectory, draw_walk
 
     if method == "hmc":
         draw_walk(path, found, theory)

@@ -1,6 +1,5 @@
 """``fbm demo``: the machine beside the MLP on the bundled images."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,12 +7,13 @@ import typer
 
 from fermibose.cli.options import SeedOption, check_folder, console, say
 from fermibose.cli.subject import origin
+from fermibose.cli.train import learn
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
     from fermibose.attacks import Curve
     from fermibose.data import Dataset
-    from fermibose.machine.training import Training
+    from fermibose.machine import Training
 
 
 def demo(
@@ -27,11 +27,7 @@ def demo(
     from rich.table import Table
 
     from fermibose.data import load_dataset
-    from fermibose.machine.baselines import train_mlp
-    from fermibose.machine.evaluation import summarise
-    from fermibose.machine.figures import draw_curves
-    from fermibose.machine.recipe import Recipe
-    from fermibose.machine.training import train
+    from fermibose.machine import Recipe, draw_curves, summarise, train, train_mlp
 
     check_folder(output)
     dataset = load_dataset("mnist5k")
@@ -43,19 +39,11 @@ def demo(
     )
     trainings, summaries = {}, {}
     for name, fit in (("machine", train), ("MLP", train_mlp)):
-        started = time.perf_counter()
-        trainings[name] = fit(
-            dataset.x_train, dataset.y_train, recipe, test=(dataset.x_test, dataset.y_test)
-        )
-        if trainings[name].interrupted:
-            console.print(f"interrupted while training the {name}")
-            raise typer.Exit(130)
-        summaries[name] = {
-            "seconds": round(time.perf_counter() - started, 2),
-            **summarise(trainings[name]),
-        }
-        trainings[name].net.info["data"] = origin(dataset, "mnist5k")
-        trainings[name].net.save(output / name.lower())
+        training, seconds = learn(fit, dataset, recipe, f"interrupted while training the {name}")
+        trainings[name] = training
+        summaries[name] = {"seconds": round(seconds, 2), **summarise(training)}
+        training.net.info["data"] = origin(dataset, "mnist5k")
+        training.net.save(output / name.lower())
 
     table = Table(title="Fermi-Bose machine and MLP")
     for column in ("", "test (%)", "training (%)", "fermion D²", "boson D²", "time (s)"):
@@ -88,7 +76,7 @@ def _attack(
     """Both nets under FGSM, PGD and noise of growing strength, on 1000 test digits."""
     from fermibose.attacks import ThreatModel, accuracy_curve
     from fermibose.data import per_class
-    from fermibose.machine.compute import compute_settings
+    from fermibose.machine import compute_settings
 
     x, y = per_class(dataset.x_test, dataset.y_test, 100)
     coarse = [k / 40 for k in range(9)]  # 0 … 0.2
@@ -129,7 +117,7 @@ def _print_attacks(curves: "dict[str, dict[str, Curve]]") -> None:
 
 
 def _draw_attacks(curves: "dict[str, dict[str, Curve]]", path: Path) -> None:
-    from fermibose.attacks.figures import AXIS, draw_accuracy
+    from fermibose.attacks import AXIS, draw_accuracy
 
     panels = {
         key: {name: found[key] for name, found in curves.items()}

@@ -1,9 +1,18 @@
-"""Options that several commands share, the console they print to, and the check of an output."""
+"""Options: those that commands share, those made of a dataclass; the console; checks of an output.
 
+Nothing here or in a command's module loads a room before the command is chosen: what computes is
+imported inside functions, so that ``fbm --help`` is quick.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from tempfile import TemporaryFile
-from typing import Annotated
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from rich.console import Console
 from typer import Argument, Option
@@ -54,7 +63,79 @@ ThreadsOption = Annotated[
     int, Option(min=1, max=1024, help="Threads; bits depend on their number.")
 ]
 
+PROBLEM = {  # what the help says of the fields of a Problem
+    "alpha": "Training pairs per weight, α.",
+    "delta": "Spread of a cluster, Δ.",
+    "beta": "Inverse temperature β; inf for zero.",
+    "d_f": "Target squared distance of fermions.",
+    "weight_decay": "Weight decay λ_w.",
+    "m": "Strength of the cluster mean.",
+    "rho": "Fraction of boson pairs, ρ.",
+    "softness": "Softness a of the hinge.",
+    "activation": "tanh or half_tanh.",
+}
+
 console = Console(highlight=False)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """In the signature of a command that takes a dataclass: an option for each field with a help.
+
+    ``problem: Annotated["Problem", Fields("fermibose.theory:Problem", {None: PROBLEM})]`` is
+    ``--alpha``, ``--delta`` …, with the types and defaults of the fields of that name, and the
+    command is called with the Problem that they make. Fields without a help keep their default.
+    """
+
+    home: str  # of the dataclass, as module:name
+    help: Mapping[str | None, Mapping[str, str]]  # heading → field → text
+    types: Mapping[str, Any] = field(default_factory=dict)  # where narrower than the field's
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # where not the field's
+
+    def options(self, kind: type) -> list[inspect.Parameter]:
+        """The options, as parameters of a command."""
+        hints, defaults = get_type_hints(kind), {f.name: f.default for f in fields(kind)}
+        made = []
+        for heading, texts in self.help.items():
+            for name, text in texts.items():
+                default = self.defaults.get(name, defaults[name])
+                # A union cannot be parsed, but the default is of what is usually meant.
+                hint = hints[name] if get_origin(hints[name]) is Literal else type(default)
+                made.append(
+                    inspect.Parameter(
+                        name,
+                        inspect.Parameter.KEYWORD_ONLY,
+                        default=default,
+                        annotation=Annotated[
+                            self.types.get(name, hint), Option(help=text, rich_help_panel=heading)
+                        ],
+                    )
+                )
+        return made
+
+
+def with_fields(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with every parameter annotated with :class:`Fields` taken apart into options."""
+    parameters: list[inspect.Parameter] = []
+    parts: dict[str, tuple[type, list[str]]] = {}  # parameter → dataclass, fields
+    for parameter in inspect.signature(command).parameters.values():
+        notes = getattr(parameter.annotation, "__metadata__", ())
+        if notes and isinstance(notes[0], Fields):
+            kind = resolve_name(notes[0].home)
+            options = notes[0].options(kind)
+            parts[parameter.name] = kind, [option.name for option in options]
+            parameters += options
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @wraps(command, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def assembled(**given: Any) -> None:
+        for parameter, (kind, names) in parts.items():
+            given[parameter] = kind(**{name: given.pop(name) for name in names})
+        command(**given)
+
+    assembled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return assembled
 
 
 def say(text: str) -> None:

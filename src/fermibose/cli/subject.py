@@ -19,7 +19,7 @@ _COUNTS = ("train_per_class", "test_per_class")
 
 def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: int | None) -> Any:
     """What a saved model says of its data: name, checksum, and how to load them again."""
-    from fermibose.data.dataset import NAMES
+    from fermibose.data import NAMES
 
     return {
         "name": dataset.name,
@@ -89,6 +89,14 @@ def title(model: Path, dataset: "Dataset") -> str:
     return escape(f"{model.name}: {dataset.name}, {len(dataset.x_test)} test images")
 
 
+def identity(model: Path, dataset: "Dataset") -> dict[str, Any]:
+    """What a file of numbers is about: the model, and the data it was judged on."""
+    return {
+        "model": str(model),
+        "data": {"name": dataset.name, "checksum": dataset.checksum},
+    }
+
+
 def _record(model: Path, trained: Any) -> dict[str, Any]:
     """What a model says of its data, as :func:`origin` writes it; empty if it says nothing."""
     if not isinstance(trained, dict) or "name" not in trained:  # info is free to hold anything
@@ -125,8 +133,7 @@ def _check_classes(model: Path, classes: list[Any]) -> None:
 
 def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
     """The data that the model was trained on, from ``folder`` or where they were then."""
-    from fermibose.data import load_dataset
-    from fermibose.data.dataset import NAMES
+    from fermibose.data import NAMES, load_dataset
 
     load = trained.get("load", {})
     name, then = load.get("name", trained["name"]), load.get("folder")
@@ -170,7 +177,7 @@ def _may_be_seen(trained: str, judged: str) -> bool:
     Those of mnist5k come from MNIST's training set; the test images of the other data sets with a
     name of their own are in no other training set. What is in a folder is not known.
     """
-    from fermibose.data.dataset import NAMES
+    from fermibose.data import NAMES
 
     known = trained in NAMES and judged in NAMES
     return not known or trained == judged or (trained, judged) == ("mnist", "mnist5k")

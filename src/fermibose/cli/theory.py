@@ -8,11 +8,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fermibose.cli.options import check_folder, console, say
+from fermibose.cli.options import PROBLEM, Fields, check_folder, console, say
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
-    from fermibose.theory import PhaseDiagram, Solution
+    from fermibose.theory import Curve, PhaseDiagram, Problem, Solution
 
 Axis = tuple[str, float, float, int]
 _AXIS = "NAME FROM TO POINTS"
@@ -39,15 +39,7 @@ _ROWS = (
 
 
 def theory(
-    alpha: Annotated[float, typer.Option(help="Training pairs per weight, α.")] = 2.5,
-    delta: Annotated[float, typer.Option(help="Spread of a cluster, Δ.")] = 0.5,
-    beta: Annotated[float, typer.Option(help="Inverse temperature β; inf for zero.")] = 50.0,
-    d_f: Annotated[float, typer.Option(help="Target squared distance of fermions.")] = 1.0,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay λ_w.")] = 0.05,
-    m: Annotated[float, typer.Option(help="Strength of the cluster mean.")] = 1.0,
-    rho: Annotated[float, typer.Option(help="Fraction of boson pairs, ρ.")] = 0.5,
-    softness: Annotated[float, typer.Option(help="Softness a of the hinge.")] = 0.01,
-    activation: Annotated[str, typer.Option(help="tanh or half_tanh.")] = "tanh",
+    problem: Annotated["Problem", Fields("fermibose.theory:Problem", {None: PROBLEM})],
     sweep: Annotated[Axis | None, typer.Option(metavar=_AXIS, help="Curve along it.")] = None,
     against: Annotated[
         Axis | None, typer.Option(metavar=_AXIS, help="With --sweep: phase diagram.")
@@ -63,11 +55,9 @@ def theory(
     One point is printed as a table. `--sweep delta 0.1 1.5 30` follows a curve, and
     `--against alpha 0.1 5 20` with it makes a phase diagram; both write a CSV file and a figure.
     """
-    from fermibose.theory import Problem, phase_diagram, solve, trace
-    from fermibose.theory.quantities import check_quantity
-    from fermibose.theory.workers import Interrupted
+    from fermibose.compute import Interrupted
+    from fermibose.theory import check_quantity, phase_diagram, solve, trace
 
-    problem = Problem(alpha, delta, beta, d_f, weight_decay, m, rho, softness, activation)
     if against is None and quantity is not None:
         raise InputError("--quantity is what a phase diagram shows: give it --sweep and --against")
     if sweep is None:
@@ -77,8 +67,12 @@ def theory(
         return
     check_folder(output)
     if against is None:
-        curve = trace(problem, sweep[0], _values(sweep), workers=workers)
         stem = output / f"curve_{sweep[0]}"
+        try:
+            curve = trace(problem, sweep[0], _values(sweep), workers=workers)
+        except Interrupted as stop:
+            _keep(stop.done, len(stop.done), f"{sweep[3]} points", stem.with_suffix(".csv"))
+            raise
         curve.save_csv(stem.with_suffix(".csv"))
         curve.draw(stem.with_suffix(".png"))
         unstable = len(curve) - int(curve.column("rs_stable").sum())
@@ -91,7 +85,8 @@ def theory(
         try:
             diagram = phase_diagram(problem, *axes, workers=workers)
         except Interrupted as stop:
-            _keep(stop.done, stem.with_suffix(".csv"), rows=len(axes[3]))
+            told = f"{against[3]} values of {against[0]}"
+            _keep(stop.done, len(stop.done.solutions), told, stem.with_suffix(".csv"))
             raise
         diagram.save_csv(stem.with_suffix(".csv"))
         diagram.draw(stem.with_suffix(".png"), quantity=quantity)
@@ -105,12 +100,11 @@ def theory(
     )
 
 
-def _keep(diagram: "PhaseDiagram", path: Path, *, rows: int) -> None:
-    """Write the rows of a diagram that were finished before Ctrl-C, if any."""
-    done = len(diagram.solutions)
+def _keep(part: "Curve | PhaseDiagram", done: int, told: str, path: Path) -> None:
+    """Write what was finished before Ctrl-C, if anything."""
     if done:
-        diagram.save_csv(path)
-        say(f"interrupted: wrote the {done} of {rows} values of {diagram.y} finished to {path}")
+        part.save_csv(path)
+        say(f"interrupted: wrote the {done} of {told} finished to {path}")
 
 
 def _values(axis: Axis) -> list[float]:

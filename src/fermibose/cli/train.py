@@ -1,58 +1,110 @@
-"""``fbm train``."""
+"""``fbm train`` and ``fbm evaluate``: from options to a saved model, and how good it is."""
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 from typer import Option
 
-from fermibose.cli import machine_options as opt
 from fermibose.cli.options import (
     DataOption,
+    Fields,
     FolderOption,
+    ModelArgument,
+    ModelDataOption,
     PerClassOption,
     SeedOption,
     TestPerClassOption,
     ThreadsOption,
+    check_file,
     check_folder,
     console,
     say,
 )
-from fermibose.cli.subject import origin
+from fermibose.cli.subject import identity, load_subject, origin
 from fermibose.errors import InputError
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
+    from fermibose import PairEnergy
     from fermibose.data import Dataset
-    from fermibose.machine.pairing import Pairing
-    from fermibose.machine.recipe import Recipe
-    from fermibose.machine.training import Training
+    from fermibose.machine import ByLabel, Recipe, SelfSupervised, Training
+
+MACHINE, TRAINING = "Machine", "Training"  # headings in the help
+ENERGY = Fields(
+    "fermibose.energy:PairEnergy",
+    {
+        MACHINE: {
+            "d_f": "Target squared distance of fermion pairs.",
+            "coupling": "Loss as printed, or as in the published figures.",
+            "boson_weight": "Weight of boson pairs.",
+        }
+    },
+)
+RECIPE = Fields(
+    "fermibose.machine:Recipe",
+    {
+        MACHINE: {
+            "activity": "Penalty on the mean activity.",
+            "activation": "(1 + tanh z)/2, or tanh z.",
+            "readout": "As in the paper, or in closed form.",
+        },
+        TRAINING: {
+            "epochs": "Epochs for each hidden layer.",
+            "readout_epochs": "Epochs for the readout.",
+            "batch_size": "Images in a mini-batch.",
+            "learning_rate": "Of Adam, for hidden layers.",
+            "weight_decay": "λ of (λ/2N)|W|², for hidden layers.",
+        },
+    },
+    types={"activation": Literal["half_tanh", "tanh"]},
+)
+# What the command line says otherwise than the fields of a recipe.
+HiddenOption = Annotated[
+    str, Option(help="Units of each hidden layer: 1000 or 1000,500.", rich_help_panel=MACHINE)
+]
+PairingOption = Annotated[
+    Literal["labels", "self"],
+    Option(help="Pairs by class, or self-supervised.", rich_help_panel=MACHINE),
+]
+NoiseOption = Annotated[
+    float | None,
+    Option(
+        help="Deviation of the noise of self-supervised pairs (default 0.2).",
+        rich_help_panel=MACHINE,
+    ),
+]
+ShiftOption = Annotated[
+    int | None,
+    Option(
+        help="Largest shift of self-supervised pairs, in pixels (default 2).",
+        rich_help_panel=MACHINE,
+    ),
+]
+RidgeOption = Annotated[
+    float | None,
+    Option(help="Penalty of the ridge readout (default 0.01).", rich_help_panel=MACHINE),
+]
 
 
 def train(
+    *,
     data: DataOption = "mnist5k",
     folder: FolderOption = None,
     train_per_class: PerClassOption = None,
     test_per_class: TestPerClassOption = None,
-    hidden: opt.HiddenOption = "1000",
-    d_f: opt.DistanceOption = 0.4,
-    coupling: opt.CouplingOption = "labelled",
-    pairing: opt.PairingOption = "labels",
-    noise: opt.NoiseOption = None,
-    shift: opt.ShiftOption = None,
-    boson_weight: opt.BosonWeightOption = 1.0,
-    activity: opt.ActivityOption = 0.0,
-    activation: opt.ActivationOption = "half_tanh",
-    readout: opt.ReadoutOption = "cross_entropy",
-    ridge: opt.RidgeOption = None,
-    epochs: opt.EpochsOption = 100,
-    readout_epochs: opt.ReadoutEpochsOption = 100,
-    batch_size: opt.BatchSizeOption = 50,
-    learning_rate: opt.LearningRateOption = 0.01,
-    weight_decay: opt.WeightDecayOption = 0.01,
+    hidden: HiddenOption = "1000",
+    energy: Annotated["PairEnergy", ENERGY],
+    pairing: PairingOption = "labels",
+    noise: NoiseOption = None,
+    shift: ShiftOption = None,
+    recipe: Annotated["Recipe", RECIPE],
+    ridge: RidgeOption = None,
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for model, metrics and curves.")] = Path("fbm-run"),
@@ -63,11 +115,10 @@ def train(
     Writes model.safetensors, model.json, metrics.json and curves.png into OUTPUT. Ctrl-C stops
     after the current epoch; the same command goes on from there, to the same bits.
     """
-    from fermibose import PairEnergy
     from fermibose.data import load_dataset
-    from fermibose.machine.recipe import Recipe
+    from fermibose.machine import train as train_machine
 
-    opt.check_idle(readout, pairing, ridge=ridge, noise=noise, shift=shift)
+    _check_idle(recipe.readout, pairing, ridge=ridge, noise=noise, shift=shift)
     check_folder(output)
     if (output / "model.json").exists() and not force:
         raise InputError(
@@ -75,57 +126,51 @@ def train(
         )
     counts = {"train_per_class": train_per_class, "test_per_class": test_per_class}
     dataset = load_dataset(data, folder=folder, **counts)
-    recipe = Recipe(
+    recipe = replace(
+        recipe,
         hidden=_widths(hidden),
-        energy=PairEnergy(d_f, boson_weight=boson_weight, coupling=coupling),
+        energy=energy,
         pairing=_pairing(pairing, dataset, noise, shift),
-        activation=activation,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        activity=activity,
-        readout=readout,
-        readout_epochs=readout_epochs,
-        ridge=Recipe.ridge if ridge is None else ridge,
+        ridge=recipe.ridge if ridge is None else ridge,
         seed=seed,
         threads=threads,
     )
     _check_memory(recipe, dataset)
     checkpoint = output / "checkpoint.safetensors"
-    training, seconds = _learn(recipe, dataset, checkpoint)
+    word = f"interrupted; {checkpoint} keeps what is trained. The same command goes on from there."
+    training, seconds = learn(train_machine, dataset, recipe, word, checkpoint=checkpoint)
     final = _save(training, dataset, origin(dataset, data, folder, **counts), seconds, output)
     checkpoint.unlink(missing_ok=True)  # not before everything is on disk
     _print_summary(dataset, final, seconds, output)
 
 
-def _learn(recipe: "Recipe", dataset: "Dataset", checkpoint: Path) -> "tuple[Training, float]":
-    """Train, from the checkpoint if there is one; returns the seconds it took, too."""
-    from fermibose.machine.training import train as train_machine
+def learn(
+    fit: "Callable[..., Training]",
+    dataset: "Dataset",
+    recipe: "Recipe",
+    word: str,
+    **how: Any,
+) -> "tuple[Training, float]":
+    """Train on a data set, and take the seconds; after Ctrl-C, leave with ``word``."""
+    from fermibose.compute import Interrupted
 
+    test = (dataset.x_test, dataset.y_test)
     started = time.perf_counter()
-    training = train_machine(
-        dataset.x_train,
-        dataset.y_train,
-        recipe,
-        test=(dataset.x_test, dataset.y_test),
-        checkpoint=checkpoint,
-    )
-    seconds = time.perf_counter() - started
+    try:
+        training = fit(dataset.x_train, dataset.y_train, recipe, test=test, **how)
+    except Interrupted as stop:  # perhaps in the last epoch, with nothing left to do
+        training = stop.done
     if training.interrupted:
-        say(
-            f"interrupted; {checkpoint} keeps what is trained. The same command goes on from there."
-        )
+        say(word)
         raise typer.Exit(130)
-    return training, seconds
+    return training, time.perf_counter() - started
 
 
 def _save(
     training: "Training", dataset: "Dataset", source: Any, seconds: float, output: Path
 ) -> dict[str, float]:
     """Write model, metrics and curves; returns the final numbers."""
-    from fermibose.machine.evaluation import summarise
-    from fermibose.machine.figures import draw_curves
+    from fermibose.machine import draw_curves, summarise
 
     summary = {
         "data": source,
@@ -139,6 +184,14 @@ def _save(
     draw_curves({"machine": training}, output / "curves.png")
     final: dict[str, float] = summary["final"]
     return final
+
+
+def _check_idle(readout: str, pairing: str, **given: float | None) -> None:
+    """Refuse an option that the readout or pairing chosen would ignore."""
+    for name, value in given.items():
+        needed = "--readout ridge" if name == "ridge" else "--pairing self"
+        if value is not None and needed not in (f"--readout {readout}", f"--pairing {pairing}"):
+            raise InputError(f"--{name} is for {needed} only: leave it out, or add {needed}")
 
 
 def _widths(text: str) -> tuple[int, ...]:
@@ -168,8 +221,10 @@ def _check_memory(recipe: "Recipe", dataset: "Dataset") -> None:
     )
 
 
-def _pairing(choice: str, dataset: "Dataset", noise: float | None, shift: int | None) -> "Pairing":
-    from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
+def _pairing(
+    choice: str, dataset: "Dataset", noise: float | None, shift: int | None
+) -> "ByLabel | SelfSupervised":
+    from fermibose.machine import ByLabel, Noise, SelfSupervised, Shift
 
     if choice == "labels":
         return ByLabel()
@@ -199,3 +254,46 @@ def _print_summary(
             table.add_row(name.replace("_", " "), f"{final[name]:.4f}")
     console.print(table)
     say(f"written to {output}: model, metrics.json, curves.png")
+
+
+def evaluate(
+    model: ModelArgument,
+    data: ModelDataOption = None,
+    folder: FolderOption = None,
+    test_per_class: TestPerClassOption = None,
+    output: Annotated[Path | None, Option(help="Write the numbers to this JSON file.")] = None,
+) -> None:
+    """Evaluate a saved model on the test images of a data set, class by class."""
+    from rich.table import Table
+
+    from fermibose.machine import evaluate as evaluate_net
+
+    if output is not None:
+        check_file(output)
+    net, dataset = load_subject(model, data, folder, test_per_class)
+    found = evaluate_net(net, dataset.x_test, dataset.y_test)
+    title = f"{model} on {dataset.name}, {len(dataset.x_test)} test images"
+    table = Table(title=escape(title))
+    table.add_column("class")
+    table.add_column("accuracy (%)", justify="right")
+    table.add_column("most often taken for", justify="right")
+    classes = net.config["classes"]
+    for k, name in enumerate(classes):
+        if name in found.class_accuracy:
+            row = found.confusion[k].copy()
+            row[k] = 0
+            wrong = f"{classes[row.argmax()]} ({row.max()}×)" if row.any() else "—"
+            table.add_row(
+                escape(str(name)), f"{100 * found.class_accuracy[name]:.1f}", escape(wrong)
+            )
+    table.add_section()
+    table.add_row("all", f"[bold]{100 * found.accuracy:.2f}[/]", "")
+    console.print(table)
+    if output is not None:
+        content = identity(model, dataset) | {
+            "accuracy": found.accuracy,
+            "cross_entropy": found.cross_entropy,
+            "class_accuracy": {str(k): v for k, v in found.class_accuracy.items()},
+            "confusion": found.confusion.tolist(),
+        }
+        write_json(output, content)

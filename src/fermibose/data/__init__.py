@@ -5,13 +5,19 @@ returns fresh arrays that the caller may change.
 """
 
 from fermibose.data.bundled import load_digits, load_mnist5k
-from fermibose.data.dataset import Dataset, load_dataset
-from fermibose.data.idx import load_idx, read_idx
+from fermibose.data.datasets import (
+    NAMES,
+    Dataset,
+    load_dataset,
+    paper_split,
+    per_class,
+    rank_in_class,
+)
+from fermibose.data.idx import content_digest, load_idx, read_idx
 from fermibose.data.openml import load_openml
-from fermibose.data.raw import content_digest
-from fermibose.data.subsets import paper_split, per_class, rank_in_class
 
 __all__ = [
+    "NAMES",
     "Dataset",
     "content_digest",
     "load_dataset",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fermibose.data.raw import Bytes8, Images, Labels, content_digest, read_bytes, scale_pixels
+from fermibose.data.idx import Bytes8, Images, Labels, content_digest, read_bytes, scale_pixels
 from fermibose.errors import FileFormatError
 
 # Pixels (5000, 784), then labels (5000,), as bytes: the first 500 training images of each class.

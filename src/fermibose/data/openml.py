@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.data.raw import SHA256, RawSplit, Split, content_digest
+from fermibose.data.idx import RawSplit, Split, content_digest
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.files import replacing
+
+# Of the 70,000 images and labels, in the order of the fields of RawSplit.
+SHA256 = {
+    "mnist": "06b0d1f124c4e5fa796686ade41a9b778edacc8622f2195a352ef479ad44fc16",
+    "fashion-mnist": "ca3ab2a37f845e1b8ae23cab1b51749a3011ba3bf1d9016176d75cbaabac376f",
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def read_openml(name: str, *, cache_folder: str | os.PathLike[str] | None = None
     try:
         _write_cache(path, split)
     except OSError as error:
-        # The data are good: losing the cache costs a download, not the run.
+        # The data are good: losing the cache costs a download, no more.
         warnings.warn(
             f"{name} could not be kept in {path} ({error}); it will be downloaded again next "
             "time. Set FERMIBOSE_CACHE to a folder that can be written.",

@@ -1,15 +1,20 @@
 """The machine: local layers trained on pairs, a readout, and the network they make."""
 
-from fermibose.machine.baselines import InputNoise, train_logistic, train_mlp
-from fermibose.machine.compute import compute_settings
-from fermibose.machine.evaluation import Evaluation, evaluate, last_epochs
-from fermibose.machine.examples import RangeWarning
-from fermibose.machine.kernels import train_kernel_ridge, train_rbf_svm
-from fermibose.machine.layers import LocalDense
-from fermibose.machine.loss import PairLoss
+from fermibose.machine.baselines import (
+    InputNoise,
+    train_kernel_ridge,
+    train_logistic,
+    train_mlp,
+    train_rbf_svm,
+)
+from fermibose.machine.evaluation import Evaluation, evaluate, last_epochs, summarise
+from fermibose.machine.figures import draw_curves
+from fermibose.machine.inputs import RangeWarning, within
+from fermibose.machine.local_rule import LocalDense, PairLoss
+from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.pairing import ByLabel, Noise, SelfSupervised, Shift
-from fermibose.machine.recipe import Recipe
+from fermibose.machine.pairing import ByLabel, Noise, Pairing, SelfSupervised, Shift, Transform
+from fermibose.machine.recipe import ReadoutKind, Recipe
 from fermibose.machine.training import Training, train
 
 __all__ = [
@@ -20,17 +25,23 @@ __all__ = [
     "LocalDense",
     "Noise",
     "PairLoss",
+    "Pairing",
     "RangeWarning",
+    "ReadoutKind",
     "Recipe",
     "SelfSupervised",
     "Shift",
     "Training",
+    "Transform",
     "compute_settings",
+    "draw_curves",
     "evaluate",
     "last_epochs",
+    "summarise",
     "train",
     "train_kernel_ridge",
     "train_logistic",
     "train_mlp",
     "train_rbf_svm",
+    "within",
 ]

@@ -1,29 +1,27 @@
-"""Baselines: the MLP of the same shape, trained jointly by backpropagation, and a linear model."""
+"""Baselines: the MLP of the same shape, trained by backpropagation; linear and kernel models."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fermibose.errors import InputError
-from fermibose.machine.adam import Adam
-from fermibose.machine.compute import compute_settings
-from fermibose.machine.examples import (
+from fermibose import checks
+from fermibose.machine.inputs import (
+    Examples,
     as_tensors,
-    as_test_tensors,
     check_clipping,
+    count_classes,
     count_present_classes,
-    warn_of_range,
+    training_examples,
 )
-from fermibose.machine.loop import Records, run_stages
+from fermibose.machine.loop import Adam, Records, compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.readout import Examples, scores
 from fermibose.machine.recipe import Recipe
-from fermibose.machine.settings import is_amount
-from fermibose.machine.training import Training, as_history, new_net
+from fermibose.machine.training import Training, conclude, new_net, scores
 
 # (net, inputs, labels, generator) → the inputs to train on instead
 Perturb: TypeAlias = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
@@ -37,8 +35,7 @@ class InputNoise:
     bounds: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        if not is_amount(self.sigma):
-            raise InputError(f"sigma of the noise must be a finite number >= 0, got {self.sigma!r}")
+        checks.number("sigma of the noise", self.sigma, least=0)
 
     def __call__(self, net: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """Noisy copies of the inputs x, which must lie in the bounds."""
@@ -104,15 +101,14 @@ def train_mlp(
     the inputs of each mini-batch, by noisy ones (:class:`InputNoise`) or by adversarial ones
     (:class:`fermibose.attacks.Adversary`). The history holds ``"mlp"`` with ``loss``,
     ``train_accuracy`` and, with a test set, ``test_accuracy`` per epoch (all on clean inputs).
+    Ctrl-C stops after the current epoch, as in :func:`train`.
     """
     recipe = recipe or Recipe()
-    inputs, labels = as_tensors(x, y)
-    warn_of_range(inputs)
-    test_tensors = as_test_tensors(test, inputs.shape[1])
+    inputs, labels, test_examples = training_examples(x, y, test)
     net, generator = new_net(inputs, labels, recipe)
     records: Records = {}
     with compute_settings(recipe.threads):
-        complete = run_stages(
+        ending = train_stages(
             net,
             [
                 lambda: Backpropagation(
@@ -124,7 +120,7 @@ def train_mlp(
                     generator=generator,
                     weight_decay=weight_decay,
                     perturb=perturb,
-                    test=test_tensors,
+                    test=test_examples,
                 )
             ],
             batch_size=recipe.batch_size,
@@ -133,7 +129,7 @@ def train_mlp(
             show=show,
         )
     net.requires_grad_(False)
-    return Training(net, as_history(records), recipe, interrupted=not complete)
+    return conclude(net, records, recipe, ending)
 
 
 @torch.no_grad()
@@ -154,3 +150,77 @@ def train_logistic(x: npt.ArrayLike, y: npt.ArrayLike, *, penalty: float = 1.0) 
     net = FermiBoseNet(inputs.shape[1], (), outputs, readout_bias=True)
     net.readout.load_state_dict({"weight": coefficients.T, "bias": intercept})
     return net
+
+
+class KernelClassifier(nn.Module):
+    r"""Logits f_k(x) = Σ_s a_{sk} exp(−γ|x − x_s|²) + b_k over stored images x_s.
+
+    Nothing is learnt after construction; the map is differentiable in x, so that a kernel machine
+    can be attacked like any net.
+    """
+
+    centres: Tensor  # (S, features)
+    coefficients: Tensor  # (S, classes)
+    intercept: Tensor  # (classes,)
+    squares: Tensor  # |x_s|², (S,)
+
+    def __init__(
+        self, centres: Tensor, coefficients: Tensor, intercept: Tensor, *, gamma: float
+    ) -> None:
+        super().__init__()
+        self.gamma = gamma
+        self.register_buffer("centres", centres)
+        self.register_buffer("coefficients", coefficients)
+        self.register_buffer("intercept", intercept)
+        self.register_buffer("squares", centres.square().sum(1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (B, classes)."""
+        x = x.flatten(1)
+        # |x − x_s|² from one GEMM; rounding may leave it slightly below 0.
+        d2 = torch.addmm(
+            self.squares + x.square().sum(1, keepdim=True), x, self.centres.T, alpha=-2
+        )
+        kernel = torch.exp(-self.gamma * d2.clamp(min=0))
+        return torch.addmm(self.intercept, kernel, self.coefficients)
+
+
+def train_rbf_svm(
+    x: npt.ArrayLike, y: npt.ArrayLike, *, gamma: float = 0.03, c: float = 10.0
+) -> KernelClassifier:
+    """Support vector machines with kernel exp(−γ|x − x'|²), one class against the rest.
+
+    Each logit is the decision value of its machine (fitted by scikit-learn). Pairwise machines,
+    scikit-learn's own choice, decide by votes, which have no gradient.
+    """
+    from sklearn.svm import SVC
+
+    inputs, labels = as_tensors(x, y)
+    images, targets = inputs.numpy(), labels.numpy()
+    classes = count_present_classes(labels)
+    coefficients = np.zeros((len(images), classes))
+    intercept = np.zeros(classes)
+    for k in range(classes):
+        machine = SVC(C=c, gamma=gamma).fit(images, targets == k)
+        coefficients[machine.support_, k] = machine.dual_coef_[0]
+        intercept[k] = machine.intercept_[0]
+    used = np.flatnonzero(coefficients.any(1))
+    return KernelClassifier(
+        inputs[used],
+        torch.tensor(coefficients[used], dtype=inputs.dtype),
+        torch.tensor(intercept, dtype=inputs.dtype),
+        gamma=gamma,
+    )
+
+
+def train_kernel_ridge(
+    x: npt.ArrayLike, y: npt.ArrayLike, *, gamma: float = 0.03, ridge: float = 1.0
+) -> KernelClassifier:
+    """Kernel ridge regression on targets ±1: a = (K + ridge·1)⁻¹ t, K = exp(−γ|x − x'|²)."""
+    inputs, labels = as_tensors(x, y)
+    images = inputs.double()
+    kernel = torch.exp(-gamma * torch.cdist(images, images).square())
+    targets = 2.0 * nn.functional.one_hot(labels, count_classes(labels)).double() - 1
+    weights = torch.linalg.solve(kernel + ridge * torch.eye(len(images)).double(), targets)
+    weights = weights.to(inputs.dtype)
+    return KernelClassifier(inputs, weights, torch.zeros(weights.shape[1]), gamma=gamma)

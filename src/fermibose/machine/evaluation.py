@@ -1,6 +1,5 @@
 """Judging a net on labelled examples, and summing up a training as plain numbers."""
 
-import platform
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fermibose import __version__
+from fermibose import compute
 from fermibose.errors import InputError
-from fermibose.machine.examples import as_tensors
+from fermibose.machine.inputs import as_tensors
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.training import History, Training
 
@@ -55,7 +54,7 @@ def last_epochs(values: npt.NDArray[np.float64], count: int = 10) -> float:
 
 
 def summarise(training: Training) -> dict[str, Any]:
-    """Final numbers, whole history, recipe and versions of a training, ready for JSON."""
+    """Final numbers, history, recipe and versions of a training, ready for JSON."""
     scores = training.history.get("readout") or training.history.get("mlp") or {}
     final = {name: last_epochs(values) for name, values in scores.items()}
     for stage, record in training.history.items():
@@ -70,12 +69,7 @@ def summarise(training: Training) -> dict[str, Any]:
         "final": final,
         "interrupted": training.interrupted,
         "recipe": training.recipe.as_dict(),
-        "versions": {
-            "fermibose": __version__,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": compute.versions(),
         "history": _plain_history(training.history),
     }
 

@@ -1,5 +1,7 @@
 r"""The local rule: the force every representation of a batch feels from its pairs, in closed form.
 
+And what learns by it: the local layer, and the pair energy as a loss for any PyTorch model.
+
 With the squared distances :math:`D^2_{ij} = |h_i - h_j|^2/N` (mean over the N units), their forces
 :math:`S_{ij} = \partial E/\partial D^2_{ij}` and P = B(B−1)/2 pairs, the gradient of
 :math:`L = \frac1P \sum_{i<j} E(D^2_{ij})` is a graph Laplacian acting on the representations,
@@ -11,17 +13,24 @@ cancels in the Laplacian; energies and counts leave it out, for a sample is no p
 """
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
+from fermibose import checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 
-BLOCK = 1 << 19  # entries of the B×B matrix treated at once, so that they stay in the cache
+# Entries of the B×B matrix treated at once: they stay in the cache, and the time of a step per
+# operation does not grow with the batch (scaling() in benchmarks/machine.py).
+BLOCK = 1 << 19
+HALVES = (torch.bfloat16, torch.float16)  # too coarse for distances: computed in float32
 
 
 class PairReport(NamedTuple):
@@ -95,3 +104,152 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
         n_fermion=n_fermion,
     )
     return force, report
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation h = φ(z) in the three forms that are needed.
+
+    A local layer keeps only its output h, never the pre-activation z, so the rule that carries a
+    force on h back to z must read the slope φ'(z) off h. Learning works in place, to touch little
+    memory.
+    """
+
+    name: str
+    apply: Callable[[Tensor], Tensor]  # h = φ(z), differentiable
+    apply_: Callable[[Tensor], Tensor]  # the same in place of z
+    pull_back_: Callable[[Tensor, Tensor], Tensor]  # (∂L/∂h, h) → ∂L/∂z, in place of ∂L/∂h
+
+
+def _half_tanh(z: Tensor) -> Tensor:
+    return torch.sigmoid(2 * z)  # (1 + tanh z)/2, without the cancellation at z → −∞
+
+
+def _half_tanh_(z: Tensor) -> Tensor:
+    return z.mul_(2).sigmoid_()
+
+
+def _half_tanh_pull_back_(grad: Tensor, h: Tensor) -> Tensor:
+    torch.ops.aten.sigmoid_backward(grad, h, grad_input=grad)
+    return grad.mul_(2)  # φ' = 2h(1−h)
+
+
+def _tanh_pull_back_(grad: Tensor, h: Tensor) -> Tensor:
+    torch.ops.aten.tanh_backward(grad, h, grad_input=grad)  # φ' = 1−h²
+    return grad
+
+
+ACTIVATIONS = {
+    "half_tanh": Activation("half_tanh", _half_tanh, _half_tanh_, _half_tanh_pull_back_),
+    "tanh": Activation("tanh", torch.tanh, torch.tanh_, _tanh_pull_back_),
+}
+
+
+class Dense(nn.Module):
+    """The map x → xW + b. Its parameters are frozen: none requires a gradient."""
+
+    weight: nn.Parameter  # W, (inputs, units): the layout for which both GEMMs are fastest
+    bias: nn.Parameter | None  # b, (units,)
+
+    def __init__(self, inputs: int, units: int, *, bias: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(inputs, units), requires_grad=False)
+        self.register_parameter(
+            "bias", nn.Parameter(torch.zeros(units), requires_grad=False) if bias else None
+        )
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw W ~ N(0, 1/fan_in) and set the bias to 0."""
+        self.weight.normal_(0.0, self.weight.shape[0] ** -0.5, generator=generator)
+        if self.bias is not None:
+            self.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """xW + b, shape (B, units)."""
+        return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
+
+
+class LocalDense(Dense):
+    r"""A layer h = φ(xW + b) that learns from the pairs of its own output.
+
+    It minimises, for one batch,
+
+    .. math:: L = \langle E(D^2)\rangle_{pairs} + \frac{\lambda}{2N}|W|^2 + \mu \langle|h|\rangle
+
+    with the pair energy E, D² and ⟨|h|⟩ means over the N units, weight decay λ (applied by the
+    optimiser) and activity penalty μ. ``forward`` is differentiable in x; learning needs no
+    automatic differentiation and nothing from other layers.
+    """
+
+    def __init__(
+        self, inputs: int, units: int, *, activation: str = "half_tanh", bias: bool = False
+    ) -> None:
+        super().__init__(inputs, units, bias=bias)
+        self.activation = ACTIVATIONS[checks.choice("activation", activation, ACTIVATIONS)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """h = φ(xW + b), shape (B, units)."""
+        return self.activation.apply(super().forward(x))
+
+    @torch.no_grad()
+    def learn_from(
+        self, x: Tensor, labels: Tensor, energy: PairEnergy, *, activity: float = 0.0
+    ) -> PairReport:
+        """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
+
+        x: (B, inputs). labels: (B,) integers that say which pairs are bosons.
+        """
+        h = self.activation.apply_(super().forward(x))
+        force, report = pair_force(h, labels, energy)
+        if activity:
+            force.add_(h.sign(), alpha=activity / h.numel())
+        delta = self.activation.pull_back_(force, h)
+        if self.weight.grad is None:
+            self.weight.grad = torch.empty_like(self.weight)
+        torch.mm(x.T, delta, out=self.weight.grad)
+        if self.bias is not None:
+            self.bias.grad = delta.sum(0)
+        return report
+
+
+class _MeanPairEnergy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, labels: Tensor, energy: PairEnergy) -> Tensor:
+        wide = h.float() if h.dtype in HALVES else h
+        # Distances do not feel a common offset, but in the Gram matrix it would cost their digits.
+        force, report = pair_force(wide - wide.mean(0), labels, energy)
+        ctx.save_for_backward(force.to(h.dtype))
+        return wide.new_tensor(report.energy)
+
+    @staticmethod
+    @once_differentiable  # the saved force does not know how it depends on h
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (force,) = ctx.saved_tensors
+        return grads[0] * force, None, None
+
+
+class PairLoss(nn.Module):
+    """Mean pair energy of a batch of representations, to train layers of your own with.
+
+    ``PairLoss(energy)(h, labels)``: h (B, …) is flattened to (B, N), distances are means over its N
+    entries; labels (B,) are integers, equal for boson pairs. Detach what enters a layer to keep its
+    learning local. Representations of half precision are compared, and their loss is returned, in
+    float32. The loss can be differentiated once; a second derivative is refused.
+    """
+
+    def __init__(self, energy: PairEnergy | None = None) -> None:
+        super().__init__()
+        self.energy = energy or PairEnergy()
+
+    def forward(self, h: Tensor, labels: Tensor) -> Tensor:
+        """The scalar loss, mean of E(D²) over all pairs of the batch."""
+        if h.ndim < 2 or not h.is_floating_point() or not h.numel():
+            raise InputError(
+                f"representations must be real numbers of shape (samples, …), got {h.dtype} of "
+                f"shape {tuple(h.shape)}"
+            )
+        loss: Tensor = _MeanPairEnergy.apply(  # type: ignore[no-untyped-call]
+            h.flatten(1), torch.as_tensor(labels), self.energy
+        )
+        return loss

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from torch import Tensor, nn
 
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.files import replacing, write_json
-from fermibose.machine.layers import Dense, LocalDense
+from fermibose.machine.local_rule import Dense, LocalDense
 
 _FOLDER = "give the folder that FermiBoseNet.save or `fbm train` wrote"
 _AGAIN = "copy or train the model again"
 FORMAT, FORMAT_VERSION = "fermibose-net", 1
 WEIGHTS, CONFIG = "model.safetensors", "model.json"
+DIGITS = 16  # of the sha256 in the name of weights set aside while new ones are saved
 
 
 class FermiBoseNet(nn.Module):
@@ -106,15 +108,24 @@ class FermiBoseNet(nn.Module):
         return self.readout(self.represent(x))  # type: ignore[no-any-return]
 
     def save(self, folder: str | Path) -> None:
-        """Write ``model.safetensors`` and ``model.json`` into ``folder`` (made if missing)."""
+        """Write ``model.safetensors`` and ``model.json`` into ``folder`` (made if missing).
+
+        A model that was there is kept until both are in place: killed at any moment, the folder
+        loads as the old model or as the new one.
+        """
         folder = Path(folder)
         tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
         config = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.config}
+        old = folder / WEIGHTS
         try:
-            # Both are written before either is replaced: a failure leaves the old model whole.
-            with replacing(folder / CONFIG) as text, replacing(folder / WEIGHTS) as weights:
+            with replacing(folder / CONFIG) as text, replacing(old) as weights:
                 weights.write_bytes(save(tensors))
                 write_json(text, config | {"info": self.info, "sha256": _sha256(weights)})
+                if old.is_file():  # for as long as model.json still speaks of them
+                    with replacing(_aside(folder, _sha256(old)[:DIGITS])) as copy:
+                        shutil.copyfile(old, copy)
+            for aside in folder.glob(_aside(folder, "[0-9a-f]" * DIGITS).name):
+                aside.unlink(missing_ok=True)
         except (OSError, SafetensorError) as error:
             raise FermiboseError(f"could not save the model in {folder}: {error}") from error
 
@@ -123,12 +134,15 @@ class FermiBoseNet(nn.Module):
         """Read a net written by :meth:`save`; anything else is refused with the reason."""
         folder = Path(folder)
         config = _read_config(folder / CONFIG)
-        weights = folder / WEIGHTS
+        digest = config.pop("sha256", None)
+        weights = _aside(folder, str(digest)[:DIGITS])  # by a save that was cut short
+        if not weights.is_file():
+            weights = folder / WEIGHTS
         if not weights.is_file():
             raise FileFormatError(
                 f"{folder} has no {WEIGHTS}; it is not a complete saved model: {_AGAIN}"
             )
-        if _sha256(weights) != config.pop("sha256", None):
+        if _sha256(weights) != digest:
             raise FileFormatError(
                 f"{weights} is truncated or corrupt (its checksum differs from {CONFIG}); {_AGAIN}"
             )
@@ -177,3 +191,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _aside(folder: Path, digits: str) -> Path:
+    return folder / f"model.{digits}.safetensors"

@@ -12,9 +12,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fermibose import checks
 from fermibose.errors import InputError
-from fermibose.machine.examples import check_clipping
-from fermibose.machine.settings import is_amount, is_whole
+from fermibose.machine.inputs import check_clipping
 
 
 class Pairing(Protocol):
@@ -52,8 +52,7 @@ class Noise:
     sigma: float = 0.2
 
     def __post_init__(self) -> None:
-        if not is_amount(self.sigma):
-            raise InputError(f"sigma of the noise must be a finite number >= 0, got {self.sigma!r}")
+        checks.number("sigma of the noise", self.sigma, least=0)
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Noisy copy of x, same shape; x must lie in [0, 1], or clipping would change it."""
@@ -71,12 +70,11 @@ class Shift:
 
     def __post_init__(self) -> None:
         shape = self.image_shape if isinstance(self.image_shape, (tuple, list)) else ()
-        if len(shape) != 2 or any(not is_whole(length, 1) for length in shape):
+        if len(shape) != 2 or not all(checks.is_whole(length, 1) for length in shape):
             raise InputError(
                 f"image_shape must be (rows, columns), like (28, 28), got {self.image_shape!r}"
             )
-        if not is_whole(self.pixels, 0):
-            raise InputError(f"a shift must be a whole number >= 0, got {self.pixels!r}")
+        checks.whole("a shift", self.pixels, least=0)
         if self.pixels >= min(shape):
             raise InputError(
                 f"a shift of {self.pixels} pixels does not fit images of shape {self.image_shape}"

@@ -6,11 +6,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from fermibose import checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine.activations import activation_named
+from fermibose.machine.local_rule import ACTIVATIONS
 from fermibose.machine.pairing import ByLabel, Pairing
-from fermibose.machine.settings import is_amount, is_whole
 
 ReadoutKind = Literal["cross_entropy", "ridge"]
 
@@ -19,8 +19,8 @@ ReadoutKind = Literal["cross_entropy", "ridge"]
 class Recipe:
     """Settings of one training.
 
-    The defaults are those of the paper's MNIST runs, but for the energy: the loss as printed, at
-    d_F = 0.4, is the choice of this package.
+    The defaults are the paper's for MNIST, but for the energy: the loss as printed, at d_F = 0.4,
+    is the choice of this package.
     """
 
     hidden: tuple[int, ...] = (1000,)  # units of each hidden layer, first to last
@@ -42,7 +42,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         widths = self.hidden if isinstance(self.hidden, (tuple, list)) else ()
-        if not widths or any(not is_whole(units, 1) for units in widths):
+        if not widths or not all(checks.is_whole(units, 1) for units in widths):
             raise InputError(
                 f"hidden must be a tuple of at least one width, like (1000,), got {self.hidden!r}"
             )
@@ -56,34 +56,22 @@ class Recipe:
             )
         if not isinstance(self.bias, (bool, np.bool_)):
             raise InputError(f"bias must be True or False, got {self.bias!r}")
-        for name, least in (
-            ("epochs", 0),
-            ("batch_size", 2),  # one sample makes no pair
-            ("readout_epochs", 0),
-            ("seed", 0),
-            ("threads", 1),
-        ):
-            if not is_whole(getattr(self, name), least):
-                value = getattr(self, name)
-                raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
-        for name, positive in (
-            ("learning_rate", True),
-            ("readout_learning_rate", True),
-            ("ridge", True),
-            ("weight_decay", False),
-            ("activity", False),
-        ):
-            value = getattr(self, name)
-            if not is_amount(value) or (positive and value == 0):
-                bound = "> 0" if positive else ">= 0"
-                raise InputError(f"{name} must be a finite number {bound}, got {value!r}")
-        if self.readout not in get_args(ReadoutKind):
-            choices = " or ".join(repr(kind) for kind in get_args(ReadoutKind))
-            raise InputError(f"readout must be {choices}, got {self.readout!r}")
-        activation_named(self.activation)
+        least = {"epochs": 0, "batch_size": 2, "readout_epochs": 0, "seed": 0, "threads": 1}
+        for name, bound in least.items():  # one sample makes no pair
+            checks.whole(name, getattr(self, name), least=bound)
+        for name in ("learning_rate", "readout_learning_rate", "ridge"):
+            checks.number(name, getattr(self, name), above=0)
+        for name in ("weight_decay", "activity"):
+            checks.number(name, getattr(self, name), least=0)
+        checks.choice("readout", self.readout, get_args(ReadoutKind))
+        checks.choice("activation", self.activation, ACTIVATIONS)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; pairings and transformations carry their class name."""
+        """Plain values, for JSON.
+
+        Pairings and transformations carry the name of their class; a function is named by its
+        module and its qualified name.
+        """
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
 
@@ -93,4 +81,10 @@ def _plain(value: Any) -> Any:
         return fields if isinstance(value, PairEnergy) else {"kind": type(value).__name__} | fields
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return {"kind": type(value).__name__}

@@ -1,7 +1,5 @@
 """Training the machine: layer by layer on pairs, then the readout; no gradient crosses a layer."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,18 +8,24 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fermibose import __version__
+from fermibose.compute import Interrupted
 from fermibose.errors import InputError
-from fermibose.machine.adam import Adam
-from fermibose.machine.checkpoint import Checkpoint
-from fermibose.machine.compute import compute_settings
-from fermibose.machine.dead_inputs import SplitInputs
-from fermibose.machine.examples import as_tensors, as_test_tensors, count_classes, warn_of_range
-from fermibose.machine.loop import Records, Stage, run_stages
+from fermibose.machine.identity import fingerprint
+from fermibose.machine.inputs import Examples, SplitInputs, count_classes, training_examples
+from fermibose.machine.local_rule import Dense
+from fermibose.machine.loop import (
+    Adam,
+    Checkpoint,
+    Ending,
+    Records,
+    Stage,
+    compute_settings,
+    train_stages,
+)
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.readout import CrossEntropyReadout, Examples, scores, solve_ridge
 from fermibose.machine.recipe import Recipe
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
@@ -100,6 +104,44 @@ class LocalLayer:
         return {}
 
 
+class CrossEntropyReadout:
+    r"""Stage that minimises the mean cross-entropy of softmax(hV) over V, one Adam step a batch.
+
+    The gradient in closed form: :math:`\partial L/\partial V = \frac1B h^\top (p - \mathbb 1_y)`.
+    ``test`` (representations, labels) adds a test accuracy to each epoch's record.
+    """
+
+    name = "readout"
+
+    def __init__(
+        self,
+        readout: Dense,
+        h: Tensor,
+        y: Tensor,
+        recipe: Recipe,
+        *,
+        test: Examples | None = None,
+    ) -> None:
+        self.readout, self.h, self.y, self.test = readout, h, y, test
+        self.epochs, self.samples = recipe.readout_epochs, len(h)
+        readout.weight.grad = torch.zeros_like(readout.weight)
+        self.optimiser = Adam([readout.weight], learning_rate=recipe.readout_learning_rate)
+
+    @torch.no_grad()
+    def step(self, index: Tensor) -> Mapping[str, float]:
+        """One Adam step on the samples ``index``; records nothing per batch."""
+        h, y = self.h[index], self.y[index]
+        residual = self.readout(h).softmax(1)
+        residual[torch.arange(len(y)), y] -= 1
+        torch.mm(h.T, residual.div_(len(y)), out=self.readout.weight.grad)
+        self.optimiser.step()
+        return {}
+
+    def end_epoch(self) -> Mapping[str, float]:
+        """Loss and accuracy on the training set, and accuracy on the test set if there is one."""
+        return scores(self.readout, (self.h, self.y), self.test)
+
+
 def train(
     x: npt.ArrayLike,
     y: npt.ArrayLike,
@@ -116,27 +158,29 @@ def train(
     test: inputs and labels whose accuracy is recorded each readout epoch. checkpoint: file to
     resume from if it exists, kept up to date meanwhile; at the end it holds the finished training
     (a second call returns it at once), so remove it when the net is saved. show: progress bars
-    on, off, or (None) only on a terminal. Ctrl-C stops after the current epoch: layers trained so
-    far are kept, later ones stay as initialised, and a readout that was not reached is solved in
-    closed form, so that the net is usable; the checkpoint, if any, resumes the training proper.
+    on, off, or (None) only on a terminal.
+
+    Ctrl-C stops after the current epoch with an :class:`fermibose.compute.Interrupted`, so that
+    nobody takes half a training for a complete one. Its ``done`` is the training so far: layers
+    trained so far are kept, later ones stay as initialised, and a readout that was not reached is
+    solved in closed form, so that the net is usable. The checkpoint, if any, resumes the training
+    proper.
     """
     recipe = recipe or Recipe()
-    inputs, labels = as_tensors(x, y)
-    warn_of_range(inputs)
-    test_tensors = as_test_tensors(test, inputs.shape[1])
+    inputs, labels, test_examples = training_examples(x, y, test)
     net, generator = new_net(inputs, labels, recipe)
     keeper = None
     if checkpoint is not None:
-        keeper = Checkpoint(checkpoint, fingerprint(recipe, inputs, labels, *(test_tensors or ())))
+        keeper = Checkpoint(checkpoint, fingerprint(recipe, inputs, labels, *(test_examples or ())))
     stages: list[Callable[[], Stage]] = [
         partial(LocalLayer, net, number, inputs, labels, recipe, generator)
         for number in range(len(recipe.hidden))
     ]
     if recipe.readout == "cross_entropy":
-        stages.append(partial(_readout_stage, net, inputs, labels, recipe, test_tensors))
+        stages.append(partial(_readout_stage, net, inputs, labels, recipe, test_examples))
     records: Records = {}
     with compute_settings(recipe.threads), torch.no_grad():
-        complete = run_stages(
+        ending = train_stages(
             net,
             stages,
             batch_size=recipe.batch_size,
@@ -145,11 +189,18 @@ def train(
             checkpoint=keeper,
             show=show,
         )
-        if recipe.readout == "ridge" or (not complete and "readout" not in records):
+        if recipe.readout == "ridge" or (not ending.complete and "readout" not in records):
             solve_ridge(net.readout, net.represent(inputs), labels, ridge=recipe.ridge)
-            final = scores(net, (inputs, labels), test_tensors)
+            final = scores(net, (inputs, labels), test_examples)
             records["readout"] = {name: [value] for name, value in final.items()}
-    return Training(net, as_history(records), recipe, interrupted=not complete)
+    return conclude(net, records, recipe, ending)
+
+
+def _readout_stage(
+    net: FermiBoseNet, x: Tensor, y: Tensor, recipe: Recipe, test: Examples | None
+) -> CrossEntropyReadout:
+    test_h = (net.represent(test[0]), test[1]) if test is not None else None
+    return CrossEntropyReadout(net.readout, net.represent(x), y, recipe, test=test_h)
 
 
 def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.Generator]:
@@ -174,29 +225,56 @@ def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.G
     return net, generator
 
 
-def as_history(records: Records) -> History:
-    """The records as arrays."""
-    return {
+@torch.no_grad()
+def solve_ridge(readout: Dense, h: Tensor, y: Tensor, *, ridge: float) -> None:
+    r"""Set the readout to the minimum of the ridge regression on targets ±1.
+
+    .. math:: \frac1n \sum_i |h_i V + c - t_i|^2 + r |V|^2, \quad t_{ik} = 2\,\mathbb 1[y_i = k] - 1
+
+    Solved in float64 in the smaller of sample space and unit space. The intercept c is free if the
+    readout has a bias, else 0.
+    """
+    n, units = h.shape
+    targets = -torch.ones(n, readout.weight.shape[1], dtype=torch.float64)
+    targets[torch.arange(n), y] = 1
+    h = h.double()
+    if readout.bias is not None:
+        h_mean, t_mean = h.mean(0), targets.mean(0)
+        h, targets = h - h_mean, targets - t_mean
+    if units <= n:
+        weights = torch.linalg.solve(h.T @ h + n * ridge * torch.eye(units).double(), h.T @ targets)
+    else:
+        weights = h.T @ torch.linalg.solve(h @ h.T + n * ridge * torch.eye(n).double(), targets)
+    readout.weight.copy_(weights)
+    if readout.bias is not None:
+        readout.bias.copy_(t_mean - h_mean @ weights)
+
+
+@torch.no_grad()
+def scores(model: nn.Module, data: Examples, test: Examples | None) -> dict[str, float]:
+    """Cross-entropy and accuracy on ``data``, and accuracy on ``test`` if given."""
+    logits = model(data[0])
+    found = {
+        "loss": float(nn.functional.cross_entropy(logits, data[1])),
+        "train_accuracy": accuracy(logits, data[1]),
+    }
+    if test is not None:
+        found["test_accuracy"] = accuracy(model(test[0]), test[1])
+    return found
+
+
+def accuracy(logits: Tensor, y: Tensor) -> float:
+    """Fraction of rows whose largest logit is that of their class."""
+    return float((logits.argmax(1) == y).double().mean())
+
+
+def conclude(net: FermiBoseNet, records: Records, recipe: Recipe, ending: Ending) -> Training:
+    """The training, with its records as arrays; after Ctrl-C, raised in an Interrupted."""
+    history = {
         stage: {name: np.array(values) for name, values in quantities.items()}
         for stage, quantities in records.items()
     }
-
-
-def fingerprint(recipe: Recipe, *data: Tensor) -> str:
-    """Hash of all that determines a training and its records: version, recipe, data, test data."""
-    digest = hashlib.sha256(json.dumps([__version__, recipe.as_dict()]).encode())
-    for tensor in data:
-        digest.update(repr(tensor.shape).encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _readout_stage(
-    net: FermiBoseNet,
-    x: Tensor,
-    y: Tensor,
-    recipe: Recipe,
-    test: Examples | None,
-) -> CrossEntropyReadout:
-    test_h = (net.represent(test[0]), test[1]) if test is not None else None
-    return CrossEntropyReadout(net.readout, net.represent(x), y, recipe, test=test_h)
+    training = Training(net, history, recipe, interrupted=not ending.complete)
+    if ending.pressed:
+        raise Interrupted(training)
+    return training

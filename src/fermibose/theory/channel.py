@@ -7,20 +7,167 @@ With ω the mean and c/β the variance of the two pre-activations of a pair,
 so that ln Z = −βF, f = ∇ln Z = −β∇F and Hess = ∇²ln Z = −β∇²F. Written for F, the limit β → ∞ is
 the Moreau envelope F = min_z {|z−ω|²/2c + H(z)} of :mod:`fermibose.theory.moreau`, which offers the
 same methods. Z is a separable Gaussian convolution of a table of e^{−βH}: products of matrices.
+
+The pair plane is turned by 45°: r = (ω₁ − ω₂)/√2, t = (ω₁ + ω₂)/√2. A Gaussian of equal widths
+stays separable, exchanging the two members of a pair is r → −r, and the ridge of the fermion energy
+(D = 0, where forces change over a width of order s²) lies at r = 0, where one axis can be graded.
+
+Along a curve the energy of a pair rarely changes, only what surrounds it: the last tables are kept.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from fermibose.theory.grid import Axis
-from fermibose.theory.problem import Array
-from fermibose.theory.table import LIFT, Table
+from fermibose.theory.problem import Array, Function, Problem
 
+SQRT2 = math.sqrt(2.0)
+_GREGORY = np.array([95 / 288, 317 / 240, 23 / 30, 793 / 720, 157 / 160])  # weights at an end
+
+_ROWS = 32  # of a table evaluated at a time: small arrays stay in the cache
+_BLOCK = 64  # sizes of kept tables are multiples of this
+_KEPT = 512  # nodes along an axis beyond which a table is too large to be kept
+
+_LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
 _TINY = 1e-290  # Z below this has left the range of floating point
 _LEAST = -690.0  # exponents below this count as −∞: products of denormal numbers are slow
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Nodes and weights with Σ w g(x) ≈ ∫ g over the whole line, for even g if ``folded``.
+
+    A folded axis keeps x >= 0 only.
+    """
+
+    nodes: Array  # (n,), increasing
+    weights: Array  # (n,)
+    folded: bool
+    step: float | None = None  # distance of the nodes, if they are the multiples of one
+    kinked: bool = False  # whether the first weights are Gregory's, for a kink at 0
+
+    @classmethod
+    def uniform(cls, step: float, reach: float, *, folded: bool = True) -> "Axis":
+        """Trapezoidal rule with equal steps up to ``reach`` (from −reach if not folded)."""
+        count = math.ceil(reach / step)
+        if not folded:
+            nodes = step * np.arange(-count, count + 1.0)
+            return cls(nodes, np.full(nodes.size, step), folded, step)
+        return cls.graded(step, step, reach, width=1.0)
+
+    @classmethod
+    def graded(cls, step: float, finest: float, reach: float, *, width: float) -> "Axis":
+        """Folded trapezoidal rule whose steps grow smoothly from ``finest`` at 0 to ``step``.
+
+        The map x(u) = step·u − (step − finest)·width·tanh(u/width) is analytic and odd, so the rule
+        keeps the exponential convergence of equal steps.
+        """
+        drop = step - finest
+        u = np.arange(math.ceil((reach + drop * width) / step) + 1.0)
+        nodes = step * u - drop * width * np.tanh(u / width)
+        weights = 2 * (step - drop * (1 - np.tanh(u / width) ** 2))
+        weights[0] /= 2
+        return cls(nodes, weights, True, step if drop == 0 else None)
+
+    @classmethod
+    def one_sided(cls, step: float, reach: float) -> "Axis":
+        """Folded equal steps with Gregory's end corrections, for functions with a kink at 0."""
+        nodes = step * np.arange(math.ceil(reach / step) + 6.0)
+        weights = np.full(nodes.size, 2 * step)
+        weights[:5] *= _GREGORY
+        return cls(nodes, weights, True, kinked=True)
+
+    def thinned(self) -> "Axis":
+        """Every second node, with the weights of the same rule."""
+        weights = 2 * self.weights[::2]
+        if self.kinked:
+            weights[:5] = weights[5] * _GREGORY
+        return Axis(self.nodes[::2], weights, self.folded, kinked=self.kinked)
+
+    def gaussian(self, mean: float, width: float) -> tuple[Array, Array, Array]:
+        """Weights of Gaussian averages over x = y·mean + width·v with both signs y = ±1.
+
+        Returns (even, odd, slope) with Σ even·g = E g, Σ odd·g = E y g and Σ slope·g = E v g.
+        """
+        plus, minus = (self.nodes - mean) / width, (self.nodes + mean) / width
+        scale = self.weights / (2 * width * math.sqrt(2 * math.pi))
+        a, b = np.exp(-(plus**2) / 2) * scale, np.exp(-(minus**2) / 2) * scale
+        return a + b, a - b, plus * a + minus * b
+
+
+def pair_values(phi: Function, r: Axis, t: Axis) -> tuple[Array, Array]:
+    """φ(z₁) and φ(z₂) at z = (t ± r)/√2 for every node of r × t: read-only views.
+
+    Where r is folded and all nodes are multiples of one step they share their values: φ is
+    evaluated along a line.
+    """
+    if not r.folded or r.step is None or r.step != t.step:
+        z_r, z_t = r.nodes[:, None], t.nodes
+        return phi((z_t + z_r) / SQRT2), phi((z_t - z_r) / SQRT2)
+    first, rows, columns = round(t.nodes[0] / t.step), r.nodes.size, t.nodes.size
+    line = phi(np.arange(first - rows + 1.0, first + rows + columns - 1) * (t.step / SQRT2))
+    windows = sliding_window_view(line, columns)
+    return windows[rows - 1 :], windows[rows - 1 :: -1]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a channel at inverse temperature β needs of the energy H of boson and fermion pairs."""
+
+    weight: Array  # e^{_LIFT − β(H − lowest)}, shape (2, r, t)
+    weighted: Array  # H × weight
+    lowest: float  # least H
+    span: float  # greatest H − lowest
+
+    @classmethod
+    def of(cls, H: Array, beta: float) -> "Table":
+        """From energies."""
+        lowest, highest = float(H.min()), float(H.max())
+        weight = H - lowest
+        weight *= -beta
+        weight += _LIFT
+        np.exp(weight, out=weight)
+        return cls(weight, H * weight, lowest, highest - lowest)
+
+
+def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
+    """H of boson and fermion pairs on the nodes of the rotated plane, shape (2, r, t)."""
+    phi1, phi2 = pair_values(problem.phi, r, t)
+    H = np.empty((2, *phi1.shape))
+    for i in range(0, r.nodes.size, _ROWS):
+        rows = slice(i, i + _ROWS)
+        H[:, rows] = problem.energies_apart((phi1[rows] - phi2[rows]) ** 2)
+    return H
+
+
+def kept_table(problem: Problem, r: Axis, t: Axis) -> Table:
+    """The table of a problem on axes of equal steps, from one already made if there is one."""
+    assert r.step is not None
+    size = -(-r.nodes.size // _BLOCK) * _BLOCK
+    if size > _KEPT:
+        return Table.of(pair_table(problem, r, t), problem.beta)
+    # All that H does not depend on.
+    pair = replace(problem, alpha=1.0, delta=1.0, weight_decay=1.0, m=1.0, rho=0.5)
+    kept = _made_table(pair, r.step, size, t.folded)
+    first = 0 if t.folded else size - 1 + round(t.nodes[0] / r.step)
+    part = np.s_[:, : r.nodes.size, first : first + t.nodes.size]
+    return replace(kept, weight=kept.weight[part], weighted=kept.weighted[part])
+
+
+def forget_tables() -> None:
+    """Let the kept tables go."""
+    _made_table.cache_clear()
+
+
+@lru_cache(maxsize=6)
+def _made_table(pair: Problem, step: float, size: int, folded: bool) -> Table:
+    reach = (size - 1.25) * step  # rounds up to size − 1 steps
+    r, t = Axis.uniform(step, reach), Axis.uniform(step, reach, folded=folded)
+    return Table.of(pair_table(pair, r, t), pair.beta)
 
 
 @dataclass(frozen=True)
@@ -140,7 +287,7 @@ class GaussianChannel:
         """F = −ln Z/β and ∇F = −∇Z/(βZ); kept for the last c."""
         if self._last is None or self._last[0] != c:
             m = self._moments(c)
-            F = self._table.lowest + (2 * LIFT - np.log(m.Z)) / self.beta
+            F = self._table.lowest + (2 * _LIFT - np.log(m.Z)) / self.beta
             r, t = m.r / -self.beta, m.t / -self.beta
             self._last = (c, m, Effective(F, r, t, r**2 + t**2))
         return self._last[2]
@@ -172,12 +319,12 @@ class GaussianChannel:
         average: Array = (m.kernel_r[0] @ weighted @ m.kernel_t[0].T) / m.Z
         return average
 
-    def _at_last(self, c: float) -> "_Moments":
+    def _at_last(self, c: float) -> _Moments:
         self.effective(c)
         assert self._last is not None
         return self._last[1]
 
-    def _moments(self, c: float) -> "_Moments":
+    def _moments(self, c: float) -> _Moments:
         r, t = self._kernels(c, order=1)
         rows, columns = r.shape[1], t.shape[1]
         # Both orders in one product: large matrices multiply faster.
@@ -190,7 +337,7 @@ class GaussianChannel:
     def _kernels(self, c: float, *, order: int) -> tuple[Array, Array]:
         s = math.sqrt(c / self.beta)
         (r, t), (z_r, z_t) = self._at, self._on
-        along_r = gaussian_kernels(r, z_r, s, order=order, depth=self._depth, lift=LIFT / 2)
+        along_r = gaussian_kernels(r, z_r, s, order=order, depth=self._depth, lift=_LIFT / 2)
         if t is r and z_t is z_r:
             return along_r, along_r
-        return along_r, gaussian_kernels(t, z_t, s, order=order, depth=self._depth, lift=LIFT / 2)
+        return along_r, gaussian_kernels(t, z_t, s, order=order, depth=self._depth, lift=_LIFT / 2)

@@ -1,5 +1,10 @@
-"""Curves: solutions along a parameter by continuation, each point starting from the one before."""
+"""Curves: solutions along a parameter by continuation, each point starting from the one before.
 
+Also what curves and phase diagrams have in common: the numbers of a solution by their names, a file
+of them, and a line that shows where replica symmetry is stable.
+"""
+
+import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,20 +15,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fermibose.theory.checks import SYMBOLS, check_parameter, check_problem, check_tol, numbers
-from fermibose.theory.drawing import axis_label, draw_line, draw_stability, missing, whole_figure
+from fermibose.checks import number
+from fermibose.compute import Interrupted, parallel_map
+from fermibose.errors import InputError
+from fermibose.files import replacing
+from fermibose.plotting import COLOURS, figure
 from fermibose.theory.fixed_point import ConvergenceError
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.quantities import COLUMNS, check_quantity, write_csv
-from fermibose.theory.saddle import to_overlaps, to_vector
+from fermibose.theory.problem import Array, Problem, check_problem
+from fermibose.theory.replica import to_overlaps, to_vector
 from fermibose.theory.solution import Solution
-from fermibose.theory.solver import solve
-from fermibose.theory.workers import spread
+from fermibose.theory.solve import solve
 
-__all__ = ["COLUMNS", "SYMBOLS", "Curve", "draw_stability", "missing", "trace"]
+SYMBOLS = {
+    "alpha": "α",
+    "delta": "Δ",
+    "beta": "β",
+    "d_f": "$d_F$",
+    "weight_decay": "$λ_w$",
+    "m": "m",
+    "rho": "ρ",
+    "softness": "a",
+}  # the numbers of a problem, and how axes are labelled
+COLUMNS = (
+    "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
+    "boson_distance", "adversarial_area", "training_energy", "at_eigenvalue", "rs_stable",
+    "residual", "iterations", "error", "at_error",
+)  # fmt: skip
+QUANTITIES = (
+    *COLUMNS,
+    "label_stiffness",
+    "mean_field_energy",
+    "energy",
+    "entropy",
+)  # what maps and curves can show
 
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
-
 _KNOWN = 5  # points that predict the next
 
 
@@ -59,15 +85,18 @@ class Curve(Sequence[Solution]):
         self, path: str | Path, *, quantities: Sequence[str] = ("generalization_loss", "accuracy")
     ) -> None:
         """One panel a quantity; the line is dotted where replica symmetry is unstable."""
-        with whole_figure(path, columns=len(quantities), size=(4.4 * len(quantities), 3.4)) as (
-            _,
-            axes,
-        ):
+        size = (4.4 * len(quantities), 3.4)
+        with figure(path, columns=len(quantities), size=size) as (_, axes):
             for ax, name in zip(np.atleast_1d(axes).ravel(), quantities, strict=True):
-                draw_line(ax, self, name)
-                ax.set(xlabel=axis_label(self), ylabel=name.replace("_", " "))
-                if ax.get_legend_handles_labels()[0]:
-                    ax.legend()
+                self.draw_panel(ax, name, name.replace("_", " "))
+
+    def draw_panel(self, ax: Any, quantity: str, label: str) -> None:
+        """One quantity, called ``label``, on a panel of a figure."""
+        stable = self.column("rs_stable") > 0
+        draw_stability(ax, self.values, self.column(quantity), stable)
+        ax.set(xlabel=SYMBOLS[self.parameter] + missing(self.failures), ylabel=label)
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend()
 
 
 def trace(
@@ -84,28 +113,42 @@ def trace(
     Every point starts from the solution before it (pieces of 30 points start afresh, so that
     ``workers`` processes, None for one a core, can share them and still give the same numbers).
     A point that cannot be solved is left out and named in ``failures``; ConvergenceError is raised
-    if no point can be.
+    if no point can be. Ctrl-C raises ``Interrupted``, a KeyboardInterrupt whose ``done`` is the
+    curve of the finished points (of other processes: of their finished pieces).
     show: progress bar, see :func:`fermibose.progress.progress_bar`.
     """
     problems = along(problem, parameter, values)
-    check_tol(tol)
+    number("tol", tol, above=0, below=1)
     pieces = [problems[i : i + _PIECE] for i in range(0, len(problems), _PIECE)]
-    done = spread(
-        lambda piece: continue_along(piece, parameter, tol=tol), pieces, workers=workers, show=show
-    )
-    points = [p for piece in done for p in piece]
-    failures = [p for p in points if isinstance(p, ConvergenceError)]
-    if len(failures) == len(points):
-        raise failures[0]
+    try:
+        done = parallel_map(
+            lambda piece: _continue_along(piece, parameter, tol=tol),
+            pieces,
+            workers=workers,
+            show=show,
+            text="solving",
+        )
+    except Interrupted as stop:
+        begun = stop.__cause__.done if isinstance(stop.__cause__, Interrupted) else []
+        raise Interrupted(_curve(parameter, [*stop.done, begun])) from stop
+    curve = _curve(parameter, done)
+    if not curve.solutions:
+        raise next(point for point in done[0] if isinstance(point, ConvergenceError))
+    return curve
+
+
+def _curve(parameter: str, pieces: Sequence[Sequence[Solution | ConvergenceError]]) -> Curve:
+    """The curve of the points solved, and the failures of the others."""
+    points = [point for piece in pieces for point in piece]
     solved = tuple(p for p in points if isinstance(p, Solution))
-    return Curve(parameter, solved, tuple(str(f) for f in failures))
+    return Curve(parameter, solved, tuple(str(p) for p in points if not isinstance(p, Solution)))
 
 
 def along(problem: Problem, parameter: str, values: ArrayLike) -> list[Problem]:
     """The problem at each value of a parameter."""
     check_problem(problem)
     check_parameter(parameter)
-    return [at_value(problem, parameter, float(v)) for v in numbers(parameter, values)]
+    return [at_value(problem, parameter, float(v)) for v in parameter_values(parameter, values)]
 
 
 def at_value(problem: Problem, parameter: str, value: float) -> Problem:
@@ -114,16 +157,22 @@ def at_value(problem: Problem, parameter: str, value: float) -> Problem:
     return replace(problem, **change)
 
 
-def continue_along(
-    problems: Sequence[Problem], parameter: str, *, tol: float | None = None
+def _continue_along(
+    problems: Sequence[Problem], parameter: str, *, tol: float
 ) -> list[Solution | ConvergenceError]:
-    """Solve problems one from another; a failed point is returned as an error and seeds nothing."""
+    """Solve problems one from another; a failed point is returned as an error and seeds nothing.
+
+    Ctrl-C raises Interrupted with the points so far.
+    """
     points: list[Solution | ConvergenceError] = []
-    for problem in problems:
-        known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
-        follows = bool(points) and isinstance(points[-1], Solution)
-        start = _predict(known, parameter, getattr(problem, parameter)) if follows else None
-        points.append(attempt(problem, start, tol=tol))
+    try:
+        for problem in problems:
+            known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
+            follows = bool(points) and isinstance(points[-1], Solution)
+            start = _predict(known, parameter, getattr(problem, parameter)) if follows else None
+            points.append(attempt(problem, start, tol=tol))
+    except KeyboardInterrupt as stop:
+        raise Interrupted(points) from stop
     return points
 
 
@@ -165,3 +214,55 @@ def _polynomial(at: Array, states: Array, value: float) -> Array:
     ]
     combined: Array = np.tensordot(weights, states, axes=1)
     return combined
+
+
+def check_parameter(parameter: Any) -> None:
+    """Refuse a name that is not a number in Problem."""
+    if not isinstance(parameter, str) or parameter not in SYMBOLS:
+        raise InputError(f"{parameter!r} is not a parameter: use one of {', '.join(SYMBOLS)}")
+
+
+def parameter_values(parameter: str, values: Any) -> Array:
+    """Values of a parameter as an array of at least one number."""
+    try:
+        array = np.atleast_1d(np.asarray(values, dtype=float))
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 1 or not array.size:
+        raise InputError(
+            f"values of {parameter} must be a non-empty list of numbers, got {values!r}"
+        )
+    return array
+
+
+def check_quantity(name: Any) -> None:
+    """Refuse a name that is not a number of a solution."""
+    if not isinstance(name, str) or name not in QUANTITIES:
+        raise InputError(f"{name!r} is not a quantity: use one of {', '.join(QUANTITIES)}")
+
+
+def write_csv(path: str | Path, columns: dict[str, Array]) -> None:
+    """Columns of equal length as a CSV file with a header, whole or not at all."""
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
+
+
+def missing(failures: Sequence[str]) -> str:
+    """A second line for the label of an axis that says what a figure does not show."""
+    count = len(failures)
+    return f"\n({count} point{'s' if count > 1 else ''} not solved, left out)" if count else ""
+
+
+def draw_stability(ax: Any, x: Array, values: Array, stable: Any, **look: Any) -> None:
+    """A line that is full where replica symmetry is stable, and dotted where it is not."""
+    dotted = ~stable
+    dotted[:-1] |= ~stable[1:]  # up to the neighbours, so that the line has no gap
+    dotted[1:] |= ~stable[:-1]
+    look = {"color": COLOURS["theory"]} | look
+    if stable.any():
+        ax.plot(x, np.where(stable, values, np.nan), **look)
+    if dotted.any():
+        look |= {"ls": ":", "label": "replica symmetry unstable"}
+        ax.plot(x, np.where(dotted, values, np.nan), **look)

@@ -1,15 +1,12 @@
 """The theory behind the published figures: each function returns its curves and can draw them."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fermibose.plotting import COLOURS
-from fermibose.theory.activation import Array
+from fermibose.plotting import COLOURS, figure
 from fermibose.theory.curves import Curve, trace
-from fermibose.theory.drawing import axis_label, draw_line, whole_figure
-from fermibose.theory.problem import Problem
+from fermibose.theory.problem import Array, Problem
 
 
 def figure_values(parameter: str, points: int) -> Array:
@@ -46,11 +43,16 @@ def figure_2(
         for name in ("alpha", "delta", "d_f")
     }
     if path is not None:
-        with whole_figure(path, rows=2, columns=2, size=(8.6, 6.4)) as (_, axes):
-            _panel(axes[0, 0], curves["alpha"], "generalization_loss", "test loss $ε_g$", "(a)")
-            _panel(axes[0, 1], curves["delta"], "generalization_loss", "test loss $ε_g$", "(b)")
-            _panel(axes[1, 0], curves["d_f"], "accuracy", "test accuracy", "(c)")
-            _panel(axes[1, 1], curves["d_f"], "fermion_distance", "fermion distance $D_F^2$", "(d)")
+        with figure(path, rows=2, columns=2, size=(8.6, 6.4)) as (_, axes):
+            panels = (
+                ("alpha", "generalization_loss", "test loss $ε_g$"),
+                ("delta", "generalization_loss", "test loss $ε_g$"),
+                ("d_f", "accuracy", "test accuracy"),
+                ("d_f", "fermion_distance", "fermion distance $D_F^2$"),
+            )
+            for ax, letter, (name, quantity, label) in zip(axes.flat, "abcd", panels, strict=True):
+                curves[name].draw_panel(ax, quantity, label)
+                ax.set_title(f"({letter})", loc="left")
             span = curves["d_f"].values[[0, -1]]
             axes[1, 1].plot(span, span, "--", color=COLOURS["published"], label="$D_F^2 = d_F$")
             axes[1, 1].legend(loc="lower right")
@@ -68,8 +70,8 @@ def figure_rho(
     problem = Problem() if problem is None else problem
     curve = trace(problem, "rho", figure_values("rho", points), show=show)
     if path is not None:
-        with whole_figure(path, size=(5.0, 3.6)) as (_, ax):
-            _panel(ax, curve, "accuracy", "test accuracy", "")
+        with figure(path, size=(5.0, 3.6)) as (_, ax):
+            curve.draw_panel(ax, "accuracy", "test accuracy")
     return curve
 
 
@@ -84,7 +86,7 @@ def figure_attack(
     problem = Problem() if problem is None else problem
     curve = trace(problem, "d_f", figure_values("d_f", points), show=show)
     if path is not None:
-        with whole_figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
+        with figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
             left, right = axes[0]
             strengths = np.linspace(0, 1, 60)
             for d_f, colour in ((0.1, "machine"), (1.0, "baseline"), (4.0, "boson")):
@@ -94,14 +96,5 @@ def figure_attack(
                 left.plot(strengths, accuracy, color=COLOURS[colour], label=label)
             left.set(xlabel="attack strength ε", ylabel="accuracy", ylim=(0, 1.02))
             left.legend(loc="lower left")
-            _panel(right, curve, "adversarial_area", "area under accuracy, ε from 0 to 1", "")
+            curve.draw_panel(right, "adversarial_area", "area under accuracy, ε from 0 to 1")
     return curve
-
-
-def _panel(ax: Any, curve: Curve, quantity: str, label: str, title: str) -> None:
-    draw_line(ax, curve, quantity)
-    ax.set(xlabel=axis_label(curve), ylabel=label)
-    if title:
-        ax.set_title(title, loc="left")
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend()

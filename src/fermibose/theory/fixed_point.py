@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fermibose.errors import FermiboseError, InputError
+from fermibose.errors import FermiboseError
 from fermibose.theory.problem import Array
 
 _PATIENCE = 20  # accelerated steps without a new best residual before giving up
@@ -23,12 +23,8 @@ class ConvergenceError(FermiboseError):
         self.state = state
 
 
-class TemperatureError(ConvergenceError, InputError):
-    """β is so large that e^{−βH} leaves the range of floating point where the field has weight."""
-
-
 @dataclass
-class History:
+class Steps:
     """Differences between the last steps of an iteration: what is known of the Jacobian of g."""
 
     depth: int = 4
@@ -54,15 +50,15 @@ class History:
         accelerated: Array = x + change - (moves + effects) @ weights
         return accelerated
 
-    def elsewhere(self) -> "History":
+    def elsewhere(self) -> "Steps":
         """What is known of the Jacobian, for use on another grid or a neighbouring problem."""
-        return History(self.depth, self.moves, self.effects)
+        return Steps(self.depth, self.moves, self.effects)
 
-    def without(self, coordinate: int) -> "History":
+    def without(self, coordinate: int) -> "Steps":
         """The same, for iterations in which one coordinate stays 0."""
         keep = [m[coordinate] == 0 for m in self.moves]
         pick = [i for i, k in enumerate(keep) if k]
-        return History(self.depth, [self.moves[i] for i in pick], [self.effects[i] for i in pick])
+        return Steps(self.depth, [self.moves[i] for i in pick], [self.effects[i] for i in pick])
 
     def forget(self) -> None:
         """Start anew."""
@@ -85,37 +81,37 @@ def iterate(
     *,
     tol: float,
     max_iterations: int,
-    history: History | None = None,
-    settle: float = math.inf,
+    history: Steps | None = None,
+    accelerate_below: float = math.inf,
     damping: float = 0.5,
     largest_move: float = 1.0,
 ) -> FixedPoint:
     """Iterate x → g(x) until the residual is at most tol.
 
-    While the residual is above ``settle`` the steps are plain and shortened by ``damping``; below
-    it Anderson acceleration proposes them. A move longer than ``largest_move`` in any coordinate is
-    shortened. An acceleration that makes the residual ten times its best goes back there and takes
-    damped steps for a while; one that stops improving ends the iteration, not converged.
-    A history passed in is used and extended.
+    Until the residual is at most ``accelerate_below`` the steps are plain and shortened by
+    ``damping``; from then on Anderson acceleration proposes them. A move longer than
+    ``largest_move`` in any coordinate is shortened. An acceleration that makes the residual ten
+    times its best goes back there and takes damped steps for a while; one that stops improving ends
+    the iteration, not converged. A history passed in is used and extended.
     """
-    history = History() if history is None else history
+    history = Steps() if history is None else history
     best_x, best_change, best, best_count = x, np.zeros_like(x), math.inf, 0
-    careful, settled = 0, False
+    careful, accelerated = 0, False
     for count in range(1, max_iterations + 1):
         proposal, residual = step(x)
         change = proposal - x
         if residual <= tol:
             return FixedPoint(x, residual, count, True)
-        settled = settled or residual <= settle
+        accelerated = accelerated or residual <= accelerate_below
         if residual < best:
             best_x, best_change, best, best_count = x, change, residual, count
-        elif settled and count - best_count > _PATIENCE:
+        elif accelerated and count - best_count > _PATIENCE:
             break
-        elif settled and not careful and residual > 10 * best:
+        elif accelerated and not careful and residual > 10 * best:
             history.forget()
             x, change, careful = best_x, best_change, 4
         history.add(x, change)
-        move = history.propose() - x if settled and not careful else change * damping
+        move = history.propose() - x if accelerated and not careful else change * damping
         careful = max(careful - 1, 0)
         x = x + move * min(1.0, largest_move / max(float(np.abs(move).max()), 1e-300))
     return FixedPoint(best_x, best, count, False)

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fermibose.theory.channel import Channel, GaussianChannel
-from fermibose.theory.grid import SQRT2, Axis
+from fermibose.theory.channel import SQRT2, Axis, Channel, GaussianChannel, kept_table
 from fermibose.theory.moreau import MoreauChannel
 from fermibose.theory.problem import Problem
-from fermibose.theory.replica import Overlaps
-from fermibose.theory.table import kept_table
+from fermibose.theory.solution import Overlaps
 
 _TAIL, _SHORT = 5.5, 5.0  # widths of the field ω that a fine and a coarse grid cover
 _REACH = 4.5  # thermal widths s that the table of H extends beyond a wide field

@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.theory.channel import Effective, Response
-from fermibose.theory.grid import SQRT2, Axis
+from fermibose.theory.channel import SQRT2, Axis, Effective, Response, pair_table
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.table import pair_table
 
 _POLISHINGS = 60  # Newton steps at most; all but a few nodes need five
 _STENCIL = 1e-3  # step of the five-point derivatives of the activation

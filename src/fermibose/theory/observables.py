@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from fermibose.errors import InputError
-from fermibose.theory.grid import SQRT2, Axis, pair_values
+from fermibose.theory.channel import SQRT2, Axis, pair_values
 from fermibose.theory.problem import Array, Problem
 
 _TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover

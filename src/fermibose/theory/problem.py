@@ -1,21 +1,55 @@
-"""What is asked of the theory: one unit, a Gaussian mixture, and the energy of its pairs."""
+"""What is asked of the theory: one unit φ, a Gaussian mixture, and the energy of its pairs."""
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from numbers import Real
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fermibose.checks import number
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
-from fermibose.theory.activation import ACTIVATIONS, Array, Function, check_function, steepness
 
-__all__ = ["ACTIVATIONS", "Array", "Function", "Problem"]
+Array: TypeAlias = NDArray[np.float64]
+Function: TypeAlias = Callable[[Array], Array]
 
-_POSITIVE = {
-    "alpha": "the number of training pairs per weight; use a small number for scarce data",
-    "delta": "the spread of a cluster; use a small number for sharp clusters",
+# How the steepness of φ is found.
+_REACH = 12.0  # where the steepest place is looked for, on both sides of 0
+_NODES = 961  # of each look
+_LOOKS = 4  # each 240 times as close as the one before
+_STEP = 1e3  # a slope beyond which φ is a step on every grid
+
+# What the numbers of a problem may be, and why where that is not plain.
+_BOUNDS: dict[str, dict[str, float]] = {
+    "alpha": {"above": 0},
+    "delta": {"above": 0},
+    "beta": {"above": 0},
+    "d_f": {"least": 0},
+    "weight_decay": {"above": 0},
+    "m": {"least": 0},
+    "rho": {"least": 0, "most": 1},
+    "softness": {"least": 0},
 }
+_REASONS = {
+    "alpha": "it is the number of training pairs per weight; use a small number for scarce data",
+    "delta": "it is the spread of a cluster; use a small number for sharp clusters",
+    "beta": "it is an inverse temperature; use math.inf for zero temperature",
+    "weight_decay": "without decay the weights are free along every direction the pairs do not "
+    "constrain, the Boltzmann measure cannot be normalised and q diverges; use a small positive "
+    "value",
+    "rho": "it is the fraction of boson pairs",
+}
+
+
+def _half_tanh(z: Array) -> Array:
+    return (1 + np.tanh(z)) / 2
+
+
+ACTIVATIONS: dict[str, Function] = {"tanh": np.tanh, "half_tanh": _half_tanh}
 
 
 @dataclass(frozen=True)
@@ -42,23 +76,18 @@ class Problem:
     hinge: Function | None = None  # replaces φ; finite temperature only
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if field.name not in ("activation", "hinge"):
-                value = getattr(self, field.name)
-                _check_number(field.name, value)
-                # A NumPy scalar of fewer bits would drag the whole solver down to its precision.
-                object.__setattr__(self, field.name, float(value))
-        if self.rho > 1:
-            raise InputError(f"rho is the fraction of boson pairs: 0 <= rho <= 1, got {self.rho!r}")
+        for name in _BOUNDS:
+            # A NumPy scalar of fewer bits would drag the whole solver down to its precision.
+            object.__setattr__(self, name, _check_number(name, getattr(self, name)))
         if not isinstance(self.activation, str):
-            check_function("activation", self.activation)
+            _check_function("activation", self.activation)
         elif self.activation not in ACTIVATIONS:
             names = ", ".join(repr(name) for name in ACTIVATIONS)
             raise InputError(
                 f"activation {self.activation!r} is not known: use {names} or give a function"
             )
         if self.hinge is not None:
-            check_function("hinge", self.hinge)
+            _check_function("hinge", self.hinge)
         if self.zero_temperature and (self.hinge is not None or self.softness == 0):
             raise InputError(
                 "at zero temperature (beta = inf) the energy must be smooth: "
@@ -78,7 +107,7 @@ class Problem:
     @property
     def steepness(self) -> float:
         """max |φ′|, at least 1: lengths along z count for more where φ is steep."""
-        return steepness(self.phi)
+        return _steepness(self.phi)
 
     @property
     def pair_energy(self) -> PairEnergy:
@@ -108,28 +137,72 @@ class Problem:
         return self.hinge(self.d_f - d2) / 2
 
 
-def _check_number(name: str, value: Any) -> None:
-    """Refuse what is not a number in the parameter's range, and say which range that is."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        raise InputError(f"{name} must be a number, got {value!r}")
-    if math.isnan(value):
-        raise InputError(f"{name} is NaN: give a number")
-    if name == "beta":
-        if value <= 0:
-            raise InputError(
-                f"beta is an inverse temperature and must be > 0 (math.inf for zero temperature), "
-                f"got {value!r}"
-            )
-        return
-    if math.isinf(value):
-        raise InputError(f"{name} must be finite, got {value!r}")
-    if name == "weight_decay" and value <= 0:
+def check_problem(problem: Any) -> None:
+    """Refuse what is not a Problem."""
+    if not isinstance(problem, Problem):
+        raise InputError(f"the theory needs a fermibose.theory.Problem, got {problem!r}")
+
+
+def _check_number(name: str, value: Any) -> float:
+    """A number of the problem as a float; the refusal of what it may not be says why."""
+    if name == "beta" and isinstance(value, Real) and value == math.inf:
+        return math.inf
+    try:
+        return number(name, value, **_BOUNDS[name])
+    except InputError as error:
+        reason = f": {_REASONS[name]}" if name in _REASONS else ""
+        raise InputError(f"{error}{reason}") from None
+
+
+def _check_function(name: str, function: Any) -> None:
+    """Refuse what is not a hashable function from float arrays to finite ones of their shape."""
+    if not callable(function):
+        raise InputError(f"{name} must be a function of a NumPy array, got {function!r}")
+    try:
+        hash(function)
+    except TypeError as error:
         raise InputError(
-            f"weight_decay must be > 0, got {value!r}: without decay the weights are free along "
-            "every direction the pairs do not constrain, the Boltzmann measure cannot be "
-            "normalised and q diverges; use a small positive value"
-        )
-    if name in _POSITIVE and value <= 0:
-        raise InputError(f"{name} must be > 0, got {value!r}: it is {_POSITIVE[name]}")
-    if value < 0:
-        raise InputError(f"{name} must be >= 0, got {value!r}")
+            f"{name} must be hashable, which {type(function).__name__} is not: "
+            "wrap it in a function, def phi(z): return it(z)"
+        ) from error
+    _try(name, function)
+
+
+@lru_cache(maxsize=256)
+def _try(name: str, function: Callable[[Array], Any]) -> None:
+    """One call on a small grid, once a function."""
+    z = np.linspace(-3, 3, 15).reshape(3, 5)
+    try:
+        with np.errstate(all="ignore"):
+            values = function(z.copy())
+    except Exception as error:
+        raise InputError(
+            f"{name} {function!r} fails on a NumPy array ({type(error).__name__}: {error}): "
+            "give a function such as numpy.tanh that takes the array as a whole"
+        ) from error
+    if not isinstance(values, np.ndarray) or values.shape != z.shape:
+        raise InputError(f"{name} {function!r} must return an array of the shape of its argument")
+    if values.dtype != np.float64:
+        raise InputError(f"{name} {function!r} must return float64 numbers, not {values.dtype}")
+    if not np.all(np.isfinite(values)):
+        where = float(z[~np.isfinite(values)][0])
+        raise InputError(f"{name} {function!r} must be finite everywhere, and is not at {where:g}")
+
+
+@lru_cache(maxsize=64)
+def _steepness(phi: Function) -> float:
+    """max |φ′|, between 1 and 1000: what the distances of nodes along z are divided by.
+
+    φ(kz) is φ with every length divided by k. The steepest cell of a coarse look is looked at
+    closer until it is no steeper than it seemed.
+    """
+    centre, reach, steepest = 0.0, _REACH, 0.0
+    for _ in range(_LOOKS):
+        z = centre + np.linspace(-reach, reach, _NODES)
+        slopes = np.abs(np.diff(phi(z)) / np.diff(z))
+        cell = int(slopes.argmax())
+        before, steepest = steepest, max(steepest, float(slopes[cell]))
+        if steepest < 1.001 * before:
+            break
+        centre, reach = float(z[cell] + z[cell + 1]) / 2, 4 * reach / (_NODES - 1)
+    return min(max(1.0, steepest), _STEP)

@@ -1,4 +1,4 @@
-r"""Replica-symmetric equations: overlaps, averages over the channel, conjugates, free energy.
+r"""Replica-symmetric equations: averages over the channel, the saddle point, its stability.
 
 One form serves every temperature. With χ = β(q − Q), c = Δ²χ and ω = y m M + Δ√Q v,
 
@@ -9,38 +9,37 @@ One form serves every temperature. With χ = β(q − Q), c = Δ²χ and ω = y 
     \hatχ = αΔ^2\, E\,\mathrm{tr}∇^2F = \frac{αΔ}{\sqrt Q}\, E[v·∇F]
 
 (hats in units of β, β² and β; at zero temperature Q = q). The last form of χ̂ holds where ∇F jumps.
+
+Replica symmetry is stable where the de Almeida-Thouless eigenvalue is below 1:
+
+.. math:: \mathrm{AT} = αΔ^4χ^2\, E\|∇^2F\|^2 = αΔ^4 (q-Q)^2\, E\|\mathrm{Hess}\|^2
+
+At zero temperature ∇F jumps wherever two minima of the pair energy tie. Near a jump ‖∇²F‖² grows
+like β² over a width of order 1/β, so AT grows like β and is infinite in the limit: where jumps have
+weight, replica symmetry does not hold at zero temperature. Gaussian tails give them some weight
+everywhere; what adds less than ``_GROWTH``·β to AT counts as none.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fermibose.theory.channel import Channel, Response
-from fermibose.theory.grid import SQRT2, Axis
+from fermibose.errors import InputError
+from fermibose.theory.channel import SQRT2, Axis, Channel, Response
+from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
+from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
+from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution
 
+_SMALLEST = 1e-4  # floor of √(Q − M²), where Q = M²: narrower fields lose their forces to rounding
 
-@dataclass(frozen=True)
-class Overlaps:
-    """Order parameters of the weights."""
+_LOST = 1e-5  # weight of the field that floating point may lose
+_NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 
-    M: float  # mean weight, Σ w/N
-    Q: float  # overlap of two replicas
-    chi: float  # χ = β(q − Q): response to a field
-
-    def q(self, beta: float) -> float:
-        """Self-overlap ⟨w·w⟩/N = Q + χ/β."""
-        return self.Q + self.chi / beta
-
-
-@dataclass(frozen=True)
-class Conjugates:
-    """Conjugate order parameters, in units of β (M, χ) and β² (Q)."""
-
-    M: float
-    Q: float
-    chi: float  # (2q̂ − Q̂)/β of the paper
+_GROWTH = 1e-6  # 0.001 at β = 1000, about the coldest that the equations of finite β are solved for
+_ENOUGH = 0.02  # relative error of AT with which it is left
+_FINENESS = (2.0, 4.0, 8.0, 16.0)  # of grids to try beyond the solution's
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,197 @@ def free_energy(problem: Problem, overlaps: Overlaps, average: Averages) -> floa
     )
 
 
-def squared_norm(curvature: Response) -> Array:
+def to_vector(overlaps: Overlaps) -> Array:
+    """Coordinates (M, √(Q − M²), ln χ): free of constraints, and smooth where Q → M²."""
+    deviation = math.sqrt(max(overlaps.Q - overlaps.M**2, _SMALLEST**2))
+    return np.array([overlaps.M, deviation, math.log(overlaps.chi)])
+
+
+def to_overlaps(x: Array) -> Overlaps:
+    """Inverse of :func:`to_vector`."""
+    M, deviation, log_chi = (float(v) for v in x)
+    return Overlaps(M, M**2 + max(deviation**2, _SMALLEST**2), math.exp(log_chi))
+
+
+def distance(problem: Problem, a: Overlaps, b: Overlaps) -> float:
+    """Largest difference in M, q, Q and χ, relative to q and to χ where they are above 1."""
+    beta = problem.beta
+    overlap = max(abs(a.M - b.M), abs(a.Q - b.Q), abs(a.q(beta) - b.q(beta)))
+    return max(overlap / max(1.0, b.q(beta)), abs(a.chi - b.chi) / max(1.0, b.chi))
+
+
+class SaddlePoint:
+    """One iteration of the saddle-point equations; the lattice stays while it covers the state."""
+
+    def __init__(self, problem: Problem, *, coarseness: float = 1.0, fineness: float = 1.0) -> None:
+        self.problem = problem
+        self._grid = {"coarseness": coarseness, "fineness": fineness}
+        self.lattice: Lattice | None = None
+        self._last: tuple[Overlaps, Averages, Conjugates] | None = None
+        self._response: tuple[Overlaps, Response] | None = None
+
+    def __call__(self, x: Array) -> tuple[Array, float]:
+        """A better state, and the undamped residual of x.
+
+        The plain update of M overshoots where the pairs resist a shift of M strongly (small Δ);
+        dividing its change by 1 + χαm² E[y·∇²F y] is Newton's step in M, and leaves every solution
+        where it is.
+        """
+        problem, overlaps = self.problem, to_overlaps(x)
+        average, conjugate = self.evaluate(overlaps)
+        if problem.weight_decay + conjugate.chi <= 0:
+            # The pairs push the weights apart faster than decay holds them: let them grow.
+            return np.array([1.5 * x[0], 1.5 * abs(x[1]) + 0.1, x[2]]), math.inf
+        new = to_vector(update(problem, overlaps, conjugate))
+        plain = to_overlaps(new)
+        # Linear through 0, so that a deviation that dies out is found at once.
+        new[1] *= x[1] / to_vector(overlaps)[1]
+        new[0] = x[0] + (new[0] - x[0]) / max(1.0, label_stiffness(problem, overlaps, average))
+        return new, distance(problem, plain, overlaps)
+
+    def evaluate(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
+        """Averages and conjugates of a state, on a new lattice if the old one does not cover it."""
+        problem = self.problem
+        if self._last is not None and self._last[0] == overlaps:
+            return self._last[1:]
+        if self.lattice is None or not self.lattice.covers(problem, overlaps):
+            self.lattice = make_lattice(problem, overlaps, **self._grid)
+            self._response = None  # it was on other nodes
+        measure = self.measure(overlaps)
+        average = averages(self.lattice.channel, measure, c=problem.delta**2 * overlaps.chi)
+        self._last = (overlaps, average, conjugates(problem, overlaps, average))
+        return self._last[1:]
+
+    def measure(self, overlaps: Overlaps) -> PairMeasure:
+        """The law of the field on the present lattice."""
+        assert self.lattice is not None
+        return PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=overlaps.Q)
+
+    def response(self, overlaps: Overlaps) -> Response:
+        """∇²F at a state, on the lattice of its evaluation."""
+        self.evaluate(overlaps)
+        assert self.lattice is not None
+        if self._response is None or self._response[0] != overlaps:
+            response = self.lattice.channel.response(self.problem.delta**2 * overlaps.chi)
+            self._response = (overlaps, response)
+        return self._response[1]
+
+    def lost(self, overlaps: Overlaps) -> float:
+        """The weight of the fields of a state at which floating point has lost Z."""
+        self.evaluate(overlaps)
+        assert self.lattice is not None
+        lost = self.lattice.channel.lost(self.problem.delta**2 * overlaps.chi)
+        return 0.0 if lost is None else self.measure(overlaps).mean(lost)
+
+    def too_cold(self, overlaps: Overlaps, *, margin: float = 1.0) -> bool:
+        """Whether that is more than ``margin`` times what may be lost."""
+        return self.lost(overlaps) > margin * _LOST
+
+    def candidate(self, overlaps: Overlaps) -> Candidate:
+        """A state with its free energy and its stability against M."""
+        problem, (average, _) = self.problem, self.evaluate(overlaps)
+        f = free_energy(problem, overlaps, average)
+        return Candidate(overlaps, f, label_stiffness(problem, overlaps, average))
+
+    def energy(self, overlaps: Overlaps) -> float:
+        """Mean H of a training pair in a state."""
+        self.evaluate(overlaps)
+        assert self.lattice is not None
+        H = self.lattice.channel.energy(self.problem.delta**2 * overlaps.chi)
+        return self.measure(overlaps).mean(H)
+
+
+class TemperatureError(ConvergenceError, InputError):
+    """β is so large that e^{−βH} leaves the range of floating point where the field has weight."""
+
+
+def cold(problem: Problem, state: Overlaps) -> TemperatureError:
+    """The error to raise of a state that is too cold."""
+    return TemperatureError(
+        f"beta = {problem.beta:g} is too large here: e^(-beta H) leaves the range of floating "
+        "point where the field has weight; use a smaller beta, or math.inf for its limit",
+        state,
+    )
+
+
+def update(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Overlaps:
+    """The plain equations: χ = 1/(λ_w + χ̂), M = −χM̂, Q = M² − χ²Q̂, where λ_w + χ̂ > 0."""
+    chi = 1 / (problem.weight_decay + conjugate.chi)
+    M = -chi * conjugate.M
+    return Overlaps(M, M**2 - chi**2 * conjugate.Q, chi)
+
+
+def label_stiffness(problem: Problem, overlaps: Overlaps, average: Averages) -> float:
+    """1 + χαm² E[y·∇²F y]: 1 minus the slope of the plain update of M."""
+    return 1 + overlaps.chi * problem.alpha * problem.m**2 * average.stiffness
+
+
+def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
+    """AT of a state on a saddle point's lattice, and what it changes on every second node.
+
+    The change is far above the error of a rule that converges as fast as this one. AT is infinite
+    where it grows with β.
+    """
+    problem = saddle.problem
+    response, measure = saddle.response(overlaps), saddle.measure(overlaps)
+    scale = problem.alpha * problem.delta**4 * overlaps.chi**2
+    if response.growth is not None and scale * measure.mean(response.growth) > _GROWTH:
+        return math.inf, 0.0
+    assert saddle.lattice is not None
+    r, t = saddle.lattice.r.thinned(), saddle.lattice.t.thinned()
+    thin = PairMeasure(problem, r, t, M=overlaps.M, Q=overlaps.Q)
+    norm = _squared_norm(response)
+    at = scale * measure.mean(norm)
+    return at, abs(at - scale * thin.mean(norm[:, ::2, ::2]))
+
+
+def _squared_norm(curvature: Response) -> Array:
     """‖∇²F‖² (Frobenius), which does not change when the plane is turned."""
     norm: Array = curvature.rr**2 + 2 * curvature.rt**2 + curvature.tt**2
     return norm
+
+
+def resolved_at(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
+    """AT on the lattice of a solution, or a finer one where it needs that, and its error.
+
+    Squares of ∇²F are sharper than the forces that the equations average: where minima compete off
+    the axes or in a narrow, cold field, a lattice good for M and q is too coarse for AT.
+    """
+    at, error = at_eigenvalue(saddle, overlaps)
+    for fineness in () if saddle.problem.zero_temperature else _FINENESS:
+        assert saddle.lattice is not None
+        if error <= _ENOUGH * at or saddle.lattice.full:
+            break
+        saddle = SaddlePoint(saddle.problem, fineness=fineness)
+        at, error = at_eigenvalue(saddle, overlaps)
+    return at, error
+
+
+def solution_of(saddle: SaddlePoint, point: FixedPoint, second: FixedPoint) -> Solution:
+    """Everything a solution carries, where iterations on its grid and on a second one ended."""
+    problem, x = saddle.problem, point.x.copy()
+    # M → −M is an exact symmetry, and so is M = 0.
+    x[0] = abs(x[0]) if abs(x[0]) > _NOTHING else 0.0
+    overlaps = to_overlaps(x)
+    average, conjugate = saddle.evaluate(overlaps)
+    if saddle.too_cold(overlaps):
+        raise cold(problem, overlaps)
+    coarser = to_overlaps(second.x)
+    coarser = replace(coarser, M=abs(coarser.M) if overlaps.M else 0.0)
+    at, at_error = resolved_at(saddle, overlaps)
+    return Solution(
+        problem=problem,
+        overlaps=overlaps,
+        conjugates=conjugate,
+        free_energy=free_energy(problem, overlaps, average),
+        training_energy=saddle.energy(overlaps),
+        mean_field_energy=average.F,
+        at_eigenvalue=at,
+        at_error=at_error,
+        label_stiffness=label_stiffness(problem, overlaps, average),
+        residual=point.residual,
+        iterations=point.iterations,
+        converged=point.converged,
+        error=max(distance(problem, coarser, overlaps), second.residual),
+        second=coarser,
+    )

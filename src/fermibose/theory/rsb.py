@@ -26,16 +26,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
+from fermibose.checks import number
+from fermibose.compute import threads
 from fermibose.errors import InputError
 from fermibose.theory.channel import GaussianChannel
-from fermibose.theory.checks import check_problem, check_tol
 from fermibose.theory.fixed_point import ConvergenceError, iterate
 from fermibose.theory.lattice import Lattice, make_lattice
-from fermibose.theory.problem import Array, Problem
-from fermibose.theory.replica import Averages, Overlaps, PairMeasure, averages, conjugates
-from fermibose.theory.solution import Predictions, Solution
-from fermibose.theory.solver import solve
-from fermibose.theory.threads import one_thread
+from fermibose.theory.problem import Array, Problem, check_problem
+from fermibose.theory.replica import Averages, PairMeasure, averages, conjugates
+from fermibose.theory.solution import Overlaps, Predictions, Solution
+from fermibose.theory.solve import solve
 
 _SEARCH = (0.05, 0.95)  # where the Parisi parameter is looked for
 _USABLE = 1e-5  # residual up to which a larger tol is worth advising
@@ -96,7 +96,7 @@ class BrokenSolution(Predictions):
         return self.clusters.q(self.problem.beta)
 
 
-@one_thread
+@threads(1)
 def solve_broken(problem: Problem, *, tol: float = 1e-8) -> BrokenSolution:
     """Solve with one step of replica symmetry breaking, the Parisi parameter optimised.
 
@@ -105,7 +105,7 @@ def solve_broken(problem: Problem, *, tol: float = 1e-8) -> BrokenSolution:
     zero in the range of x searched, 0.05 to 0.95.
     """
     check_problem(problem)
-    check_tol(tol)
+    number("tol", tol, above=0, below=1)
     if problem.zero_temperature:
         raise InputError("replica symmetry breaking is solved at finite temperature: lower beta")
     symmetric = solve(problem)
@@ -124,7 +124,12 @@ def solve_broken(problem: Problem, *, tol: float = 1e-8) -> BrokenSolution:
         start = found[-1].clusters if found else guess
         equations = ClusterEquations(problem, x)
         point = iterate(
-            equations, _to_vector(start), tol=tol, max_iterations=200, settle=1e-3, damping=1.0
+            equations,
+            _to_vector(start),
+            tol=tol,
+            max_iterations=200,
+            accelerate_below=1e-3,
+            damping=1.0,
         )
         clusters = equations.clusters(point.x)
         average = equations.evaluate(clusters)
@@ -179,8 +184,8 @@ class ClusterEquations:
 
     def clusters(self, vector: Array) -> Clusters:
         """Inverse of the coordinates."""
-        M, spread, log_chi, log_gap = (float(v) for v in vector)
-        q0 = M**2 + spread**2
+        M, deviation, log_chi, log_gap = (float(v) for v in vector)
+        q0 = M**2 + deviation**2
         return Clusters(M, q0, q0 + math.exp(log_gap), math.exp(log_chi), self.x)
 
     def evaluate(self, clusters: Clusters) -> ClusterAverages:
@@ -215,9 +220,9 @@ def update(problem: Problem, clusters: Clusters, average: ClusterAverages) -> Cl
     between = Overlaps(clusters.M, clusters.q0, clusters.X(problem.beta))
     conjugate = conjugates(problem, between, average.outer)
     level = problem.beta * clusters.x
-    spread = problem.alpha * problem.delta**2 * (average.force2 - average.outer.force2)
+    variance = problem.alpha * problem.delta**2 * (average.force2 - average.outer.force2)
     X = 1 / (problem.weight_decay + conjugate.chi)
-    chi1 = 1 / (1 / X + level * spread)
+    chi1 = 1 / (1 / X + level * variance)
     M = -X * conjugate.M
     q0 = M**2 - X**2 * conjugate.Q
     return Clusters(M, q0, q0 + (X - chi1) / level, chi1, clusters.x)
@@ -248,6 +253,6 @@ def free_energy_slope(problem: Problem, clusters: Clusters, average: ClusterAver
 
 
 def _to_vector(clusters: Clusters) -> Array:
-    spread = math.sqrt(max(clusters.q0 - clusters.M**2, 1e-14))
+    deviation = math.sqrt(max(clusters.q0 - clusters.M**2, 1e-14))
     gap = max(clusters.q1 - clusters.q0, 1e-12)
-    return np.array([clusters.M, spread, math.log(clusters.chi1), math.log(gap)])
+    return np.array([clusters.M, deviation, math.log(clusters.chi1), math.log(gap)])

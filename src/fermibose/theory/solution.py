@@ -1,4 +1,4 @@
-"""A solved saddle point and everything that can be read off it."""
+"""The states of the weights: overlaps, and all that can be read off a solved saddle point."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,11 +11,32 @@ from numpy.typing import ArrayLike
 
 from fermibose.theory import observables
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.replica import Conjugates, Overlaps
 
 # M, and M/√Q, up to which a state is not ordered.
 _LEAVING = (0.1, 0.1)  # where M = 0 is unstable: on its way out of that
 _DYING = (1e-6, 1e-4)  # elsewhere: what an iteration has left of an M on its way to 0
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """Order parameters of the weights."""
+
+    M: float  # mean weight, Σ w/N
+    Q: float  # overlap of two replicas
+    chi: float  # χ = β(q − Q): response to a field
+
+    def q(self, beta: float) -> float:
+        """Self-overlap ⟨w·w⟩/N = Q + χ/β."""
+        return self.Q + self.chi / beta
+
+
+@dataclass(frozen=True)
+class Conjugates:
+    """Conjugate order parameters, in units of β (M, χ) and β² (Q)."""
+
+    M: float
+    Q: float
+    chi: float  # (2q̂ − Q̂)/β of the paper
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,36 @@
-"""Data sets by name, as the command line asks for them."""
+"""Data sets by name, and subsets as the paper takes them: the first images of each class."""
 
 import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from fermibose.data.bundled import load_digits
-from fermibose.data.idx import has_idx_files, read_idx_folder
-from fermibose.data.openml import read_openml
-from fermibose.data.raw import SHA256, Images, Labels, RawSplit, content_digest
-from fermibose.data.subsets import paper_split, per_class, rank_in_class
+import numpy as np
+from numpy.typing import NDArray
+
+from fermibose import checks
+from fermibose.data.bundled import load_digits, load_mnist5k
+from fermibose.data.idx import (
+    Images,
+    Labels,
+    RawSplit,
+    Split,
+    content_digest,
+    has_idx_files,
+    read_idx_folder,
+)
+from fermibose.data.openml import SHA256, read_openml
 from fermibose.errors import InputError
 
 _BUNDLED = ("mnist5k", "digits")
 _DOWNLOADED = ("mnist", "fashion-mnist")
 NAMES = _BUNDLED + _DOWNLOADED
 _MNIST_SIZES = (60_000, 10_000)
+_TRAIN_PER_CLASS, _TEST_PER_CLASS = 100, 400  # of the paper
+
+_X = TypeVar("_X", bound=np.generic)
+_Y = TypeVar("_Y", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +101,7 @@ def load_dataset(
     elif text in _DOWNLOADED:
         dataset = _from_raw(text, _find_raw(text, folder))
     elif (path := Path(text).expanduser()).is_dir() and text:
-        dataset = _from_raw(path.resolve().name, read_idx_folder(path))
+        dataset = _from_idx(path)
     else:
         raise InputError(
             f"unknown data set {text!r}: choose {_listed(NAMES)}, or give an "
@@ -96,14 +110,81 @@ def load_dataset(
     return dataset.first(train_per_class=train_per_class, test_per_class=test_per_class)
 
 
+def paper_split(folder: str | os.PathLike[str] | None = None) -> Split:
+    """Return the paper's ``(x_train, y_train, x_test, y_test)``: 1000 and 4000 images.
+
+    x: float32 (n, 784) in [0, 1]; y: int64 (n,); sorted by class, then by appearance.
+
+    With a folder of MNIST's IDX files, the published split: the first 100 images of each class
+    of the training set, and the first 400 of each class of the test set. Without a folder, the
+    bundled sample: the training images are the same, bit for bit; the test images are the
+    *next* 400 of each class of the training set, so test accuracies differ a little.
+    """
+    if folder is None:
+        dataset = _mnist5k()
+    else:
+        dataset = _from_idx(Path(folder)).first(
+            train_per_class=_TRAIN_PER_CLASS, test_per_class=_TEST_PER_CLASS
+        )
+    return dataset.x_train, dataset.y_train, dataset.x_test, dataset.y_test
+
+
+def per_class(
+    x: NDArray[_X], y: NDArray[_Y], count: int, *, start: int = 0
+) -> tuple[NDArray[_X], NDArray[_Y]]:
+    """Take images ``start`` to ``start + count`` (not included) of each class.
+
+    Images of a class are numbered in order of appearance. x: (n, ...); y: (n,). The result is
+    sorted by class, then by appearance: (classes·count, ...) and (classes·count,), as copies.
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    count = checks.whole("count", count, least=1)
+    start = checks.whole("start", start, least=0)
+    if y.ndim != 1 or x.ndim == 0 or len(x) != len(y):
+        raise InputError(
+            f"x has shape {x.shape} and y {y.shape}: give one label per image, y of shape (n,)."
+        )
+    if len(y) == 0:
+        raise InputError("x and y are empty: give at least one image of each class.")
+    classes, available = np.unique(y, return_counts=True)
+    if available.min() < start + count:
+        worst = int(available.argmin())
+        which = f" (the first {start} are left out, {count} taken)" if start else ""
+        raise InputError(
+            f"class {classes[worst]} has too few images: {start + count} are needed{which}, "
+            f"{available[worst]} are there. Take fewer, or use a larger set."
+        )
+    rank = rank_in_class(y)
+    chosen = np.flatnonzero((start <= rank) & (rank < start + count))
+    chosen = chosen[np.argsort(y[chosen], kind="stable")]
+    return x[chosen], y[chosen]
+
+
+def rank_in_class(y: NDArray[Any]) -> NDArray[np.intp]:
+    """For each label of y (n,): how many equal labels stand before it."""
+    by_class = np.argsort(y, kind="stable")
+    _, sizes = np.unique(y, return_counts=True)
+    first = np.cumsum(sizes) - sizes  # where each class begins once sorted
+    rank = np.empty(len(y), np.intp)
+    rank[by_class] = np.arange(len(y)) - np.repeat(first, sizes)
+    return rank
+
+
 def _mnist5k() -> Dataset:
-    return Dataset("mnist5k", *paper_split(), image_shape=(28, 28))
+    x, y = load_mnist5k()
+    train = per_class(x, y, _TRAIN_PER_CLASS)
+    test = per_class(x, y, _TEST_PER_CLASS, start=_TRAIN_PER_CLASS)
+    return Dataset("mnist5k", *train, *test, image_shape=(28, 28))
 
 
 def _digits() -> Dataset:
     x, y = load_digits()
     test = rank_in_class(y) % 5 == 4
     return Dataset("digits", x[~test], y[~test], x[test], y[test], image_shape=(8, 8))
+
+
+def _from_idx(folder: Path) -> Dataset:
+    return _from_raw(folder.expanduser().resolve().name, read_idx_folder(folder))
 
 
 def _from_raw(name: str, raw: RawSplit) -> Dataset:

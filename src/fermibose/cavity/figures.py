@@ -9,16 +9,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fermibose.cavity.estimate import Estimate
-from fermibose.cavity.evolution import state_evolution
 from fermibose.cavity.ground import GroundState
-from fermibose.cavity.walk import Sampling
+from fermibose.cavity.messages import state_evolution
+from fermibose.cavity.sampling import Sampling
 from fermibose.plotting import COLOURS, figure
-from fermibose.theory import Solution
-from fermibose.theory.problem import Array
+from fermibose.theory import Array, Solution
 
 _OVERLAPS = (("M", "machine", "|M|"), ("q", "baseline", "q"), ("Q", "boson", "Q"))
 # Ticks of what is counted.
-_WHOLE: Any = {"integer": True, "steps": [1, 2, 5, 10], "min_n_ticks": 1}
+_COUNTED: Any = {"integer": True, "steps": [1, 2, 5, 10], "min_n_ticks": 1}
 _LIMIT = "theory (N → ∞)"
 _BLOCKS = 20  # of a walk, whose means are drawn
 _CHAINS = ("machine", "baseline", "boson", "fermion", "highlight")
@@ -42,7 +41,7 @@ def draw_trajectory(
         residual.set(title="largest undamped change", yscale="log")
         for ax in axes[0]:
             ax.set_xlabel("sweep")
-            ax.xaxis.set_major_locator(MaxNLocator(**_WHOLE))
+            ax.xaxis.set_major_locator(MaxNLocator(**_COUNTED))
         _legend_below(fig, overlaps, losses)
 
 
@@ -142,21 +141,21 @@ def draw_descents(path: str | Path, found: GroundState, theory: Solution | None)
             _draw_ends(ax, found, values)
             _draw_theory(ax, theory, name, label=_LIMIT)
             ax.set(title=title, xlabel="descent, by energy")
-            ax.xaxis.set_major_locator(MaxNLocator(**_WHOLE))
+            ax.xaxis.set_major_locator(MaxNLocator(**_COUNTED))
         _legend_below(fig, axes[0, 0])
 
 
 def _draw_ends(ax: Any, found: GroundState, values: Array) -> None:
     """A mark for every descent, placed by its rank in energy."""
     rank = found.history.energy.argsort(kind="stable").argsort() + 1
-    first, settled = np.arange(rank.size) == 0, found.history.converged
+    first, converged = np.arange(rank.size) == 0, found.history.converged
     for start, mine, mark, colour in (
         ("first start (w = 1 by default)", first, "D", COLOURS["baseline"]),
         ("random starts", ~first, "o", COLOURS["machine"]),
     ):
         for label, which, face in (
-            (start, mine & settled, colour),
-            (f"{start}, not converged", mine & ~settled, "white"),
+            (start, mine & converged, colour),
+            (f"{start}, not converged", mine & ~converged, "white"),
         ):
             if which.any():
                 ax.plot(rank[which], values[which], mark, color=colour, mfc=face, ms=5, label=label)

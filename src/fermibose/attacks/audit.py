@@ -1,6 +1,7 @@
 """The audit: a robust accuracy, and the evidence for or against believing it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -9,14 +10,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks import checks
-from fermibose.attacks.auto import auto_attack, ensemble
-from fermibose.attacks.methods import pgd
-from fermibose.attacks.probe import Check, Probe
-from fermibose.attacks.result import AttackResult, versions
+from fermibose.attacks import masking
+from fermibose.attacks.auto import QUERIES, attack_by_ensemble, check_attack, ensemble
+from fermibose.attacks.gradient import Adversary, attack_by_gradient, pgd_ascent
+from fermibose.attacks.masking import Check, Probe, percent
 from fermibose.attacks.threat import Images, ThreatModel
-from fermibose.attacks.victim import ZERO_GRADIENT, Victim, victim_of
+from fermibose.attacks.victim import (
+    ZERO_GRADIENT,
+    AttackResult,
+    Victim,
+    binomial_error,
+    misclassified,
+    versions,
+    victim_of,
+)
+from fermibose.checks import number, whole
 from fermibose.errors import InputError
+from fermibose.machine import Recipe, train_mlp
 from fermibose.progress import Advance, progress_bar
 
 
@@ -39,7 +49,7 @@ class Audit:
     @property
     def standard_error(self) -> float:
         """Binomial standard error of the robust accuracy."""
-        return float((self.robust_accuracy * (1 - self.robust_accuracy) / self.images) ** 0.5)
+        return binomial_error(self.robust_accuracy, self.images)
 
     @property
     def headline(self) -> str:
@@ -91,7 +101,7 @@ def audit(
     features: Callable[[Tensor], Tensor] | None = None,
     probe: int = 200,
     tolerance: float = 0.02,
-    square_queries: int = 5000,
+    square_queries: int = QUERIES,
     seed: int = 0,
     show: bool | None = None,
 ) -> Audit:
@@ -104,24 +114,26 @@ def audit(
     images). features: what the binarisation test reads out (by default ``model.represent`` if there
     is one, else the logits). square_queries: as in ``auto_attack``.
     """
-    threat.require("audit", "linf", "l2")
-    if threat.epsilon == 0 or probe < 10 or not 0 < tolerance < 1:
-        raise InputError("an audit needs epsilon > 0, probe >= 10 and a tolerance in (0, 1)")
-    replace(threat, epsilon=max(checks.EPSILON_RATIOS) * threat.epsilon)  # refused now, not later
-    if rival is not None:
-        with victim_of(rival, x, y, threat):
-            pass  # what cannot serve as a rival is refused now, too
-    with victim_of(model, x, y, threat) as victim, progress_bar("audit", 13, show=show) as advance:
+    check_attack("audit", threat)
+    whole("probe", probe, least=10)
+    number("tolerance", tolerance, above=0, below=1)
+    whole("square_queries", square_queries, least=1)
+    replace(threat, epsilon=max(masking.EPSILON_RATIOS) * threat.epsilon)  # refused now, not later
+    with ExitStack() as stack:
+        victim = stack.enter_context(victim_of(model, x, y, threat))
         if not victim.correct.any():
             raise InputError("no image is classified correctly: there is nothing to attack")
-        classes = victim.model(victim.x[:1]).shape[1]
-        steps = _everything(classes, seed, square_queries)
+        other = None
+        if rival is not None:  # one that cannot serve is refused now, too
+            other = stack.enter_context(victim_of(rival, victim.x, victim.y, threat))
+        advance = stack.enter_context(progress_bar("audit", 13, show=show))  # 3 attacks, 10 checks
+        steps = _everything(victim.classes, seed, square_queries)
         withstood, robust, flags = _attack_in_turn(victim, threat, steps, advance)
-        sample = _spread(victim.correct, probe)
-        part = victim.x[sample], victim.y[sample], withstood[sample]
-        looked_at = Probe(victim.model, *part, classes, threat, tolerance, seed)
-        done = [checks.black_box(withstood, robust, tolerance), checks.no_flags(flags)]
-        for question in _questions(rival, features):
+        sample = _evenly(victim.correct, probe)
+        looked_at = Probe(victim.part(sample), withstood[sample], threat, tolerance, seed)
+        done = [black_box(withstood, robust, tolerance), no_flags(flags)]
+        other = None if other is None else other.part(sample)
+        for question in _questions(other, features):
             done.append(question(looked_at))
             advance(status=done[-1].name)
     clean, left = (float(part.double().mean()) for part in (victim.correct, robust))
@@ -131,49 +143,49 @@ def audit(
 
 
 def _questions(
-    rival: nn.Module | None, features: Callable[[Tensor], Tensor] | None
+    rival: Victim | None, features: Callable[[Tensor], Tensor] | None
 ) -> tuple[Callable[[Probe], Check], ...]:
     """The checks that look at the probe, in the order in which they run."""
     return (
-        checks.gradients,
-        checks.iterated_beats_one_step,
-        checks.monotone_in_epsilon,
-        checks.monotone_in_steps,
-        checks.chance,
-        checks.restarts,
-        checks.rescaled,
-        checks.precision,
-        partial(checks.transfer, rival=rival),
-        partial(checks.binarised, features=features, images=50),
+        masking.gradients,
+        masking.iterated_beats_one_step,
+        masking.monotone_in_epsilon,
+        masking.monotone_in_steps,
+        masking.chance,
+        masking.restarts,
+        masking.rescaled,
+        masking.precision,
+        partial(transfer, rival=rival),
+        partial(masking.binarised, features=features),
     )
 
 
-Steps = Sequence[tuple[str, Callable[..., AttackResult]]]
+Attack = Callable[[Victim, ThreatModel], AttackResult]
 
 
-def _everything(classes: int, seed: int, square_queries: int) -> Steps:
-    """The attacks of an audit, in the order in which they run."""
+def _everything(classes: int, seed: int, square_queries: int) -> dict[str, Attack]:
+    """The attacks of an audit by name, in the order in which they run."""
     white_box = [attack for attack in ensemble(classes) if attack != "square"]
-    square = partial(auto_attack, attacks=["square"], square_queries=square_queries, seed=seed)
-    return (
-        ("PGD", partial(pgd, restarts=2, seed=seed)),
-        ("AutoAttack", partial(auto_attack, attacks=white_box, seed=seed)),
-        ("Square", square),
-    )
+    ascent = pgd_ascent(restarts=2)
+    reference = partial(attack_by_ensemble, seed=seed, show=False)
+    return {
+        "PGD": partial(attack_by_gradient, "pgd", ascent=ascent, seed=seed, show=False),
+        "AutoAttack": partial(reference, attacks=white_box),
+        "Square": partial(reference, attacks=["square"], square_queries=square_queries),
+    }
 
 
 def _attack_in_turn(
-    victim: Victim, threat: ThreatModel, steps: Steps, advance: Advance
+    victim: Victim, threat: ThreatModel, attacks: dict[str, Attack], advance: Advance
 ) -> tuple[Tensor, Tensor, list[str]]:
     """Who withstands all but the last attack (n,), who all of them (n,), their flags."""
     left, flags = [victim.correct], dict[str, None]()  # a dict: each flag once, in order
-    for name, attack in steps:
+    for name, attack in attacks.items():
         advance(status=name)
         robust = left[-1].clone()
         rows = robust.nonzero()[:, 0]
         if len(rows):
-            x, y = victim.x[rows], victim.y[rows]
-            found = attack(victim.model, x, y, threat, show=False)
+            found = attack(victim.part(rows), threat)
             robust[rows] = found.robust
             # Zero gradients are the matter of a check of their own, which has a tolerance.
             flags |= {flag: None for flag in found.flags if not flag.startswith(ZERO_GRADIENT)}
@@ -181,7 +193,54 @@ def _attack_in_turn(
     return left[-2], left[-1], list(flags)
 
 
-def _spread(correct: Tensor, count: int) -> Tensor:
+def black_box(before: Tensor, after: Tensor, tolerance: float) -> Check:
+    """Square sees no gradient: it must not fool whom the white-box attacks could not."""
+    missed = float((before & ~after).double().mean())
+    return Check(
+        "white box beats Square",
+        missed <= tolerance,
+        f"Square fools {percent(missed)} that withstood the white box",
+        {"missed": missed},
+    )
+
+
+def no_flags(flags: Sequence[str]) -> Check:
+    """What the attacks, and above all the reference implementation of AutoAttack, warn about."""
+    evidence = "; ".join(flags) if flags else "PGD and AutoAttack have no warnings"
+    return Check("attacks raise no flag", not flags, evidence, {"flags": list(flags)})
+
+
+def transfer(probe: Probe, rival: Victim | None) -> Check:
+    """Examples made for another net must not fool whom the white-box attack could not.
+
+    rival: the same images with that net; by default a small MLP is trained on them.
+    """
+    name, victim = "white box beats transfer", probe.victim
+    if rival is None:
+        if len(victim.y.unique()) < 2:
+            return Check(name, None, "the images are of one class: no rival can learn from them")
+        recipe = Recipe(hidden=(200,), epochs=30, seed=probe.seed)
+        inputs = victim.x.flatten(1).cpu().float().numpy()
+        mlp = train_mlp(inputs, victim.y.cpu().numpy(), recipe, show=False).net.to(victim.x.device)
+        with victim_of(mlp, victim.x, victim.y, probe.threat) as trained:
+            return transfer(probe, trained)
+    rival = rival.converted(torch.float32)
+    generator = torch.Generator(rival.x.device).manual_seed(probe.seed)
+    foreign = Adversary(probe.threat, steps=40)(rival.model, rival.x, rival.y, generator)
+    with torch.no_grad():
+        fooled = misclassified(victim.model(foreign.to(victim.x)), victim.y)
+    missed = float((fooled & probe.withstood).double().mean())
+    total = float(fooled.double().mean())
+    return Check(
+        name,
+        missed <= probe.tolerance,
+        f"examples of an independent net fool {percent(total)}; "
+        f"{percent(missed)} withstood the white box",
+        {"fooled": total, "missed": missed},
+    )
+
+
+def _evenly(correct: Tensor, count: int) -> Tensor:
     """Row numbers of up to ``count`` correct images, evenly spread (images may be sorted)."""
     rows = correct.nonzero()[:, 0].cpu().numpy()
     chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]

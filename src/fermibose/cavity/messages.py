@@ -1,25 +1,40 @@
-"""The loop that both message-passing algorithms share: sweep, compare, mix, record, stop.
+"""Message passing: the loop that BP and AMP share, and where it leads with very many weights.
 
-Damped sweeps first, to come near; Anderson acceleration then, to stay; in turns until close. The
-heavy tail of V∂f makes the AT eigenvalue of an instance scatter widely: where replica symmetry is
-stable, that of one instance may still exceed 1, and plain sweeps, damped or not, leave its fixed
-point. The acceleration finds it; it changes no equation that a fixed point satisfies.
+Sweep, compare, mix, record, stop. Damped sweeps first, to come near; Anderson acceleration then, to
+stay; in turns until close. The heavy tail of V∂f makes the AT eigenvalue of an instance scatter
+widely: where replica symmetry is stable, that of one instance may still exceed 1, and plain sweeps,
+damped or not, leave its fixed point. The acceleration finds it; it changes no equation that a fixed
+point satisfies.
+
+State evolution is the same without an instance. After a sweep the means have M = Σm_i/N and
+Q = Σm_i²/N and the variances V = Σv_i/N; the next fields are ω = y m M + Δ√Q v, whatever the
+instance, so the next M, Q and V follow from one step of the saddle-point equations, undamped. Its
+fixed points are the saddle points of :mod:`fermibose.theory`; the trajectory says how AMP gets
+there.
 """
 
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from fermibose.cavity.channel import DivergenceError
-from fermibose.cavity.checks import number, whole
+from fermibose.cavity.channel import DivergenceError, LatticeError
 from fermibose.cavity.estimate import Estimate, History
 from fermibose.cavity.instance import Instance, check_instance
-from fermibose.cavity.lattice import LatticeError
+from fermibose.checks import number, whole
+from fermibose.compute import threads
 from fermibose.errors import InputError
-from fermibose.progress import progress_bar
-from fermibose.theory.fixed_point import History as Steps
-from fermibose.theory.problem import Array, Problem
+from fermibose.progress import Advance, progress_bar
+from fermibose.theory import (
+    Array,
+    Overlaps,
+    Problem,
+    SaddlePoint,
+    Steps,
+    saddle_distance,
+    saddle_update,
+)
 
 TURN = 50  # sweeps that are damped, then accelerated, before damped ones have their turn again
 CLOSE = 1e-2  # an undamped change below which acceleration goes on until it converges
@@ -112,17 +127,14 @@ def pass_messages(
 
     Without damping every sweep is plain; else damped and accelerated ones take turns.
     """
-    if not 0 <= number("damping", damping) < 1:
-        raise InputError(
-            f"damping is the part of the old state kept: 0 <= damping < 1, got {damping!r}"
-        )
+    number("damping (the part of the old state kept)", damping, least=0, below=1)
     number("tol", tol, above=0, below=1)  # the means are of order 1
     whole("max_iterations", max_iterations, least=1)
     history, mixer = History(), Mixer(messages, damping)
     converged = diverged = False
     last: Marginals | None = None
     x = messages.start
-    with progress_bar("message passing", max_iterations, show=show) as advance:
+    with _bar(max_iterations, show) as advance:
         for _ in range(max_iterations):
             try:
                 new, last = messages.sweep(x)
@@ -159,6 +171,13 @@ def pass_messages(
     )
 
 
+def _bar(total: int, show: bool | None) -> AbstractContextManager[Advance]:
+    """The bar of the sweeps; what is not to be shown is not made."""
+    if show is False:
+        return nullcontext(lambda status: None)
+    return progress_bar("message passing", total, show=show)
+
+
 def _record(history: History, now: Marginals) -> None:
     Q = float((now.mean**2).mean())
     history.M.append(float(now.mean.mean()))
@@ -166,3 +185,37 @@ def _record(history: History, now: Marginals) -> None:
     history.q.append(Q + float(now.variance.mean()))
     history.training_loss.append(now.training_loss)
     history.residual.append(now.change)
+
+
+@threads(1)
+def state_evolution(
+    problem: Problem, *, M: float, Q: float, V: float | None = None, sweeps: int
+) -> History:
+    """The trajectory of undamped AMP from means with Σm/N = M and Σm²/N = Q.
+
+    V: mean variance Σv/N at the start, that of the prior by default, as in AMP. An uninformed start
+    has M = 0 and stays there for ever in this limit: on an instance M starts from a chance value of
+    order 1/√N, which is the M to give here. ``training_loss`` stays empty.
+    """
+    if not isinstance(problem, Problem):
+        raise InputError(f"state evolution needs a fermibose.theory.Problem, got {problem!r}")
+    if problem.zero_temperature:
+        raise InputError("state evolution needs a finite beta, as AMP does")
+    if number("M", M) ** 2 > number("Q", Q, above=0):
+        raise InputError(f"means have Q > 0 and M² <= Q, got M = {M!r} and Q = {Q!r}")
+    whole("sweeps", sweeps, least=0)
+    saddle, history = SaddlePoint(problem), History()
+    floor = problem.weight_decay / LOOSEST - problem.weight_decay  # AMP bounds its variances there
+    chi = 1 / problem.weight_decay if V is None else problem.beta * number("V", V, above=0)
+    state = Overlaps(M, Q, chi)
+    for _ in range(sweeps):
+        _, conjugate = saddle.evaluate(state)
+        if conjugate.chi < floor:
+            conjugate = replace(conjugate, chi=floor)
+        new = saddle_update(problem, state, conjugate)
+        history.M.append(new.M)
+        history.Q.append(new.Q)
+        history.q.append(new.q(problem.beta))
+        history.residual.append(saddle_distance(problem, new, state))
+        state = new
+    return history

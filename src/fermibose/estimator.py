@@ -1,0 +1,385 @@
+"""The machine for scikit-learn: a classifier, and its hidden layers as a feature map."""
+
+import copy
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fermibose import checks
+from fermibose.compute import Interrupted
+from fermibose.energy import Coupling, PairEnergy
+from fermibose.errors import InputError
+from fermibose.machine import (
+    ByLabel,
+    FermiBoseNet,
+    Noise,
+    Pairing,
+    RangeWarning,
+    ReadoutKind,
+    Recipe,
+    SelfSupervised,
+    Shift,
+    Training,
+    Transform,
+    train,
+    within,
+)
+
+Scaling = Literal["auto", "none", "per_feature"]
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[Any]
+Rescaling = tuple[Floats, Floats]  # offset and gain of each feature
+BATCH = 4096  # samples evaluated at once, to bound memory
+
+
+class FermiBoseEstimator(BaseEstimator):
+    """An estimator with the machine's hidden layers."""
+
+    def _train(
+        self, x: Floats, y: npt.NDArray[np.int64], classes: Labels | None, **settings: Any
+    ) -> Self:
+        """Train on checked inputs and keep the net, which takes raw inputs; returns self.
+
+        After Ctrl-C this model is not fitted; a copy of it that is, as far as training came, is in
+        ``done`` of the :class:`fermibose.compute.Interrupted` that is raised.
+        """
+        scaling = _offset_and_gain(x, self.scaling)
+        same = {f.name: getattr(self, f.name) for f in fields(Recipe) if hasattr(self, f.name)}
+        others = {
+            "hidden": tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
+            "energy": PairEnergy(
+                self.d_f, self.softness, self.boson_weight, self.fermion_weight, self.coupling
+            ),
+            "bias": (scaling is not None) if self.bias == "auto" else self.bias,
+            "seed": int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+            "threads": _threads(self.n_jobs),
+        }
+        recipe = Recipe(**same | others | settings)
+        if scaling is not None:
+            x = (x - scaling[0]) * scaling[1]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RangeWarning)  # scaling="none" means it
+                training = train(x, y, recipe, show=None if self.verbose else False)
+        except Interrupted as stop:
+            raise Interrupted(copy.copy(self)._take(stop.done, scaling, classes)) from None
+        return self._take(training, scaling, classes)
+
+    def _take(self, training: Training, scaling: Rescaling | None, classes: Labels | None) -> Self:
+        """Be fitted with what was trained."""
+        self.net_: FermiBoseNet = training.net
+        self.history_ = training.history
+        self.scaling_ = "none" if scaling is None else "per_feature"
+        if scaling is not None:
+            self.net_.take_raw_inputs(*(torch.from_numpy(values) for values in scaling))
+        if classes is not None:
+            self.classes_ = classes
+            self.net_.config["classes"] = classes.tolist()
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "net_")
+
+    def _evaluate(self, x: npt.ArrayLike, *, hidden: bool) -> Floats:
+        """In float64, so that a sample's result does not depend on the others in its batch."""
+        check_is_fitted(self)
+        inputs = validate_data(self, x, dtype=np.float64, reset=False)
+        net = copy.deepcopy(self.net_).double()
+        with torch.no_grad():
+            batches = torch.tensor(inputs).split(BATCH)
+            out = [net.represent(batch) if hidden else net(batch) for batch in batches]
+        return torch.cat(out).numpy()
+
+
+class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
+    """Fermi-Bose machine: hidden layers trained locally on pairs, then a linear readout.
+
+    Inputs already in [0, 1] are used as they are. Any other range is mapped feature by feature from
+    the training minimum and maximum to [0, 1] inside the model, which then takes raw inputs, unless
+    ``scaling`` says otherwise.
+
+    Parameters
+    ----------
+    hidden : tuple of int, default=(1000,)
+        Units of each hidden layer, first to last.
+    d_f : float, default=0.4
+        Target squared distance of fermion pairs (mean over units, so at most 1 makes sense).
+    coupling : {"labelled", "averaged"}, default="labelled"
+        The loss as printed, or the one the published figures were made with.
+    epochs : int, default=100
+        Passes over the data for each hidden layer.
+    batch_size : int, default=50
+        Samples in a mini-batch; all their pairs are used.
+    learning_rate : float, default=0.01
+        Of Adam, for the hidden layers.
+    weight_decay : float, default=0.01
+        λ of the penalty (λ/2N)|W|² on each hidden layer of N units.
+    readout : {"cross_entropy", "ridge"}, default="cross_entropy"
+        How the readout is trained. Only "cross_entropy" offers ``predict_proba``.
+    readout_epochs : int, default=100
+        Passes over the data for the cross-entropy readout.
+    readout_learning_rate : float, default=0.001
+        Of Adam, for the cross-entropy readout.
+    ridge : float, default=0.01
+        Penalty of the ridge readout: (1/n)Σ|Vh−t|² + ridge·|V|².
+    activation : {"half_tanh", "tanh"}, default="half_tanh"
+        (1 + tanh z)/2 as in the paper, or tanh z.
+    scaling : {"auto", "none", "per_feature"}, default="auto"
+        "per_feature" maps each feature from its training minimum and maximum to [0, 1], "none" uses
+        the inputs as they are, and "auto" rescales only if an entry is not in [0, 1] (but for
+        rounding). A feature of small span is amplified, and so is what an attack adds to it: fix
+        the choice where robustness is compared.
+    bias : bool or "auto", default="auto"
+        Whether hidden units have a bias. "auto": only if the inputs are rescaled, for then
+        their zero means nothing; inputs in [0, 1] get the paper's units, which have none.
+    softness : float, default=0.0
+        a of the smooth hinge (x + √(x²+a))/2; 0 is the hard hinge.
+    boson_weight, fermion_weight : float, default=1.0
+        Weights of the two kinds of pairs.
+    activity : float, default=0.0
+        Penalty on the mean activity ⟨|h|⟩.
+    random_state : int, RandomState or None, default=None
+        Determines the weights bit for bit, at a given ``n_jobs``.
+    n_jobs : int or None, default=None
+        Threads used in ``fit``; None means 1, −1 all.
+    verbose : bool, default=False
+        Progress bars, on a terminal.
+
+    Attributes
+    ----------
+    net_ : FermiBoseNet
+        The trained network, a torch module that takes raw inputs.
+    history_ : dict
+        ``"layer 1"`` … : boson_distance, fermion_distance, energy and boson_share (boson pairs per
+        pair) for each mini-batch;
+        ``"readout"``: loss and train_accuracy for each epoch.
+    scaling_ : str
+        What was done with the inputs: "none" or "per_feature".
+    classes_ : ndarray
+        The labels, in the order of the net's outputs.
+    n_features_in_ : int
+        Width of the inputs.
+    """
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (1000,),
+        d_f: float = 0.4,
+        coupling: Coupling = "labelled",
+        epochs: int = 100,
+        batch_size: int = 50,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.01,
+        readout: ReadoutKind = "cross_entropy",
+        random_state: int | np.random.RandomState | None = None,
+        *,
+        readout_epochs: int = 100,
+        readout_learning_rate: float = 0.001,
+        ridge: float = 0.01,
+        activation: str = "half_tanh",
+        scaling: Scaling = "auto",
+        bias: bool | Literal["auto"] = "auto",
+        softness: float = 0.0,
+        boson_weight: float = 1.0,
+        fermion_weight: float = 1.0,
+        activity: float = 0.0,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.hidden = hidden
+        self.d_f = d_f
+        self.coupling = coupling
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.readout = readout
+        self.random_state = random_state
+        self.readout_epochs = readout_epochs
+        self.readout_learning_rate = readout_learning_rate
+        self.ridge = ridge
+        self.activation = activation
+        self.scaling = scaling
+        self.bias = bias
+        self.softness = softness
+        self.boson_weight = boson_weight
+        self.fermion_weight = fermion_weight
+        self.activity = activity
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+        """Train on X (samples, features) and labels y of any kind; returns self."""
+        inputs, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the "
+                f"data contains only one class: {classes.tolist()[0]!r}"
+            )
+        return self._train(inputs, codes.astype(np.int64), classes)
+
+    def decision_function(self, X: npt.ArrayLike) -> Floats:
+        """Logits (samples, classes); for two classes their difference (samples,)."""
+        logits = self._evaluate(X, hidden=False)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    @available_if(lambda self: self.readout == "cross_entropy")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+        """Softmax of the logits, (samples, classes)."""
+        return torch.from_numpy(self._evaluate(X, hidden=False)).softmax(1).numpy()
+
+    def predict(self, X: npt.ArrayLike) -> Labels:
+        """The most likely label of each sample."""
+        best = self._evaluate(X, hidden=False).argmax(1)
+        return np.asarray(self.classes_[best])
+
+
+class FermiBoseTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FermiBoseEstimator):
+    """The hidden layers alone, as a feature map for another estimator.
+
+    With labels, pairs are made by class. Without labels (``fit(X)``) they are made self-supervised:
+    an input and its noisy (and, for images, shifted) copy are a boson pair, two different inputs a
+    fermion pair.
+
+    Parameters
+    ----------
+    pairing : {"auto", "labels", "self"}, default="auto"
+        "auto" pairs by labels if ``fit`` gets them, else self-supervised.
+    noise : float, default=0.2
+        Standard deviation of the noise in self-supervised pairs, on inputs scaled to [0, 1].
+    shift : int, default=2
+        Largest shift, in pixels, in self-supervised pairs; used only with ``image_shape``.
+    image_shape : (rows, columns) or None, default=None
+        Shape of the images that the features flatten, if they are images.
+    hidden, d_f, coupling, epochs, batch_size, learning_rate, weight_decay, random_state, \
+activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_jobs, verbose
+        As in :class:`FermiBoseClassifier`.
+
+    Attributes
+    ----------
+    net_ : FermiBoseNet
+        The trained stack (its readout is not trained).
+    history_ : dict
+        As in :class:`FermiBoseClassifier`, without a readout.
+    scaling_ : str
+        As in :class:`FermiBoseClassifier`.
+    """
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (1000,),
+        d_f: float = 0.4,
+        coupling: Coupling = "labelled",
+        epochs: int = 100,
+        batch_size: int = 50,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.01,
+        random_state: int | np.random.RandomState | None = None,
+        *,
+        pairing: str = "auto",
+        noise: float = 0.2,
+        shift: int = 2,
+        image_shape: tuple[int, int] | None = None,
+        activation: str = "half_tanh",
+        scaling: Scaling = "auto",
+        bias: bool | Literal["auto"] = "auto",
+        softness: float = 0.0,
+        boson_weight: float = 1.0,
+        fermion_weight: float = 1.0,
+        activity: float = 0.0,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.hidden = hidden
+        self.d_f = d_f
+        self.coupling = coupling
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.random_state = random_state
+        self.pairing = pairing
+        self.noise = noise
+        self.shift = shift
+        self.image_shape = image_shape
+        self.activation = activation
+        self.scaling = scaling
+        self.bias = bias
+        self.softness = softness
+        self.boson_weight = boson_weight
+        self.fermion_weight = fermion_weight
+        self.activity = activity
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Self:
+        """Train the layers on X (samples, features), by labels y if given; returns self."""
+        checks.choice("pairing", self.pairing, ("auto", "labels", "self"))
+        by_labels = self.pairing == "labels" or (self.pairing == "auto" and y is not None)
+        if by_labels and y is None:
+            raise InputError("pairing='labels' needs y; give labels, or use pairing='self'")
+        if by_labels:
+            inputs, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            check_classification_targets(y)
+            codes = np.unique(y, return_inverse=True)[1].astype(np.int64)
+        else:
+            inputs = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+            codes = np.zeros(len(inputs), dtype=np.int64)
+        pairing = ByLabel() if by_labels else self._self_supervised()
+        return self._train(inputs, codes, None, pairing=pairing, readout_epochs=0)
+
+    def transform(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Representation after the last hidden layer, (samples, units)."""
+        return self._evaluate(X, hidden=True).astype(np.float32)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.net_.config["hidden"][-1])
+
+    def _self_supervised(self) -> Pairing:
+        transforms: list[Transform] = [Noise(self.noise)]
+        if self.image_shape is not None:
+            transforms.insert(0, Shift(self.image_shape, self.shift))
+        return SelfSupervised(tuple(transforms))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def _threads(n_jobs: Any) -> int:
+    """Threads that scikit-learn's n_jobs asks for: −1 means all, −2 all but one."""
+    if n_jobs is None:
+        return 1
+    if not checks.is_whole(n_jobs) or n_jobs == 0:
+        raise InputError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}")
+    return int(n_jobs) if n_jobs > 0 else max(torch.get_num_threads() + 1 + int(n_jobs), 1)
+
+
+def _offset_and_gain(x: Floats, scaling: Any) -> Rescaling | None:
+    """Offset and gain that map each feature to [0, 1]; None if inputs are used as they are."""
+    checks.choice("scaling", scaling, get_args(Scaling))
+    low, high = x.min(0), x.max(0)
+    if scaling == "none" or (scaling == "auto" and within(low.min(), high.max())):
+        return None
+    span = high - low
+    span[span < 1e-300] = 1  # a constant feature carries no information: it becomes 0
+    return low, 1 / span
