@@ -302,15 +302,11 @@ def _fetch(
 
 def _read(found: tuple[Any, ...]) -> Row:
     """A row from its columns; what does not match its checksum is damaged."""
-    *columns, checksum = found
-    try:
-        if digest(*columns) == checksum:
-            return Row(*columns)
-        problem = "it does not match its checksum"
-    except TypeError as error:  # bytes where there should be text
-        problem = str(error)
+    columns = found[:-1]
+    if digest(*columns) == found[-1]:
+        return Row(*columns)
     key, name, version, params, seed, data = columns[:6]
-    reason = f"what the store holds of it cannot be read ({problem})"
+    reason = "what the store holds of it cannot be read: it does not match its checksum"
     return Row(
         str(key), str(name), version, params if _is_params(params) else "{}", seed, str(data),
         error=f"{reason}; the next run computes it again", damaged=True,
@@ -327,7 +323,7 @@ def _is_params(text: Any) -> bool:
 def _row_of(job: Job, key: str, row: Row | None) -> Row:
     """The row of a job, with the job's own parameters whatever the file says."""
     if row is not None and not row.damaged:
-        row.__dict__["params"] = dict(job.params)
+        row.params_text = job.text
         return row
     error = None if row is None else row.error
     return Row(

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.ground import GroundState
@@ -16,8 +14,6 @@ from fermibose.plotting import COLOURS, figure
 from fermibose.theory import Array, Solution
 
 _OVERLAPS = (("M", "machine", "|M|"), ("q", "baseline", "q"), ("Q", "boson", "Q"))
-# Ticks of what is counted.
-_COUNTED: Any = {"integer": True, "steps": [1, 2, 5, 10], "min_n_ticks": 1}
 _LIMIT = "theory (N → ∞)"
 _BLOCKS = 20  # of a walk, whose means are drawn
 _CHAINS = ("machine", "baseline", "boson", "fermion", "highlight")
@@ -41,7 +37,7 @@ def draw_trajectory(
         residual.set(title="largest undamped change", yscale="log")
         for ax in axes[0]:
             ax.set_xlabel("sweep")
-            ax.xaxis.set_major_locator(MaxNLocator(**_COUNTED))
+            _count_along(ax)
         _legend_below(fig, overlaps, losses)
 
 
@@ -89,7 +85,15 @@ def _draw_theory(
         ax.axhline(getattr(theory, name), color=COLOURS[colour], ls=":", lw=1.2, label=label)
 
 
-def _legend_below(fig: Figure, *axes: Any, title: str | None = None) -> None:
+def _count_along(ax: Any) -> None:
+    """Ticks of what is counted."""
+    from matplotlib.ticker import MaxNLocator
+
+    steps = [1, 2, 5, 10]
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=steps, min_n_ticks=1))
+
+
+def _legend_below(fig: Any, *axes: Any, title: str | None = None) -> None:
     """One legend for the figure, outside its panels, of what these panels label."""
     handles = [line for ax in axes for line in ax.get_legend_handles_labels()[0]]
     fig.legend(
@@ -141,7 +145,7 @@ def draw_descents(path: str | Path, found: GroundState, theory: Solution | None)
             _draw_ends(ax, found, values)
             _draw_theory(ax, theory, name, label=_LIMIT)
             ax.set(title=title, xlabel="descent, by energy")
-            ax.xaxis.set_major_locator(MaxNLocator(**_COUNTED))
+            _count_along(ax)
         _legend_below(fig, axes[0, 0])
 
 
