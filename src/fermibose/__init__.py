@@ -20,7 +20,7 @@ _HOME = {
     "FermiBoseNet": "fermibose.machine",
     "PairLoss": "fermibose.machine",
 }
-_ROOMS = {"attacks", "cavity", "data", "machine", "sweep", "theory"}
+_ROOMS = {"attacks", "cavity", "data", "machine", "theory"}
 
 __all__ = [
     "FermiBoseClassifier",

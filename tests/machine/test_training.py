@@ -7,7 +7,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 import types
 from functools import partial
 
@@ -546,31 +545,15 @@ def with_default(by):
     [
         (shaken, shaken, scaled),
         (shaker(0.1), shaker(0.1), shaker(0.2)),
-        (shaker(torch.tensor(0.1)), shaker(torch.tensor(0.1)), shaker(torch.tensor(0.2))),
         (lambda x, _: x / 2, lambda x, _: x / 2, lambda x, _: x / 4),
-        (partial(scaled, by=0.5), partial(scaled, by=0.5), partial(scaled, by=0.25)),
         (with_default(0.5), with_default(0.5), with_default(0.25)),
-        (Faded(0.5), Faded(0.5), Faded(0.25)),
-        (Faded(np.full(20, 0.5)), Faded(np.full(20, 0.5)), Faded(np.full(20, 0.25))),
-        (Faded(0.5).__call__, Faded(0.5).__call__, Faded(0.25).__call__),
         (
             dimmer(lambda self, x, _: x * self.factor),
             dimmer(lambda self, x, _: x * self.factor),
             dimmer(lambda self, x, _: x / self.factor),
         ),
     ],
-    ids=[
-        "plain",
-        "closure",
-        "tensor",
-        "lambda",
-        "partial",
-        "default",
-        "object",
-        "array",
-        "method",
-        "dataclass",
-    ],
+    ids=["plain", "closure", "lambda", "default", "dataclass"],
 )
 def test_a_checkpoint_knows_the_users_own_transformation(data, tmp_path, transform, again, another):
     """By its code and by what it carries, not by its name."""
@@ -614,10 +597,21 @@ def test_a_checkpoint_of_a_function_is_known_in_another_process(data, tmp_path):
         )
 
 
-def test_a_transformation_that_no_checkpoint_can_know_is_refused_at_once(data, tmp_path):
-    pairing = SelfSupervised((shaker(threading.Lock()),))
-    with pytest.raises(InputError, match=r"lock.*frozen dataclass.*without a checkpoint"):
-        train(*data, with_(SMALL, pairing=pairing), checkpoint=tmp_path / "checkpoint")
+@pytest.mark.parametrize(
+    ("transform", "kind"),
+    [
+        (shaker(torch.tensor(0.1)), "Tensor"),
+        (partial(scaled, by=0.5), "partial"),
+        (Faded(0.5), "Faded"),
+        (Faded(0.5).__call__, "method"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_transformation_that_no_checkpoint_can_know_is_refused(data, tmp_path, transform, kind):
+    recipe = with_(SMALL, pairing=SelfSupervised((transform,)))
+    with pytest.raises(InputError, match=rf"a {kind}: .*frozen dataclass.*without a checkpoint"):
+        train(*data, recipe, checkpoint=tmp_path / "checkpoint")
+    train(*data, recipe)  # without one it is as good as any
 
 
 def test_half_a_training_survives_the_way_from_a_worker(data, monkeypatch, capfd):

@@ -1,18 +1,23 @@
 """A recipe: everything that, with the data, determines a trained machine."""
 
 import dataclasses
+import hashlib
+import json
 from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import Any, Literal, get_args
 
 import numpy as np
+from torch import Tensor
 
-from fermibose import checks
+from fermibose import __version__, checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine.local_rule import ACTIVATIONS
 from fermibose.machine.pairing import ByLabel, Pairing
 
 ReadoutKind = Literal["cross_entropy", "ridge"]
+_CONSTANTS = (bool, int, float, str, bytes, type(None))
 
 
 @dataclass(frozen=True)
@@ -88,3 +93,61 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     return {"kind": type(value).__name__}
+
+
+def fingerprint(recipe: Recipe, *data: Tensor) -> str:
+    """Hash of all that determines a training and its records: version, recipe, data, test data.
+
+    A transformation of the user's own counts by its code and the numbers in it; functions that it
+    calls, by their names.
+    """
+    transforms = getattr(recipe.pairing, "transforms", ())
+    own = [_code_of(each) for each in (recipe.pairing, *transforms)]
+    digest = hashlib.sha256(json.dumps([__version__, recipe.as_dict(), own]).encode())
+    for tensor in data:
+        digest.update(repr(tensor.shape).encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _code_of(part: Any) -> Any:
+    """What tells a part of a pairing from another with the same name and fields."""
+    if type(part).__module__.split(".")[0] == "fermibose":
+        return None
+    if isinstance(part, FunctionType):
+        return _function(part)
+    if not dataclasses.is_dataclass(part):
+        raise _unknowable(part)
+    methods = {n: f for n, f in vars(type(part)).items() if isinstance(f, FunctionType)}
+    own = [n for n in methods if n == "__call__" or not n.startswith("__")]  # not dataclass's
+    return {name: _function(methods[name]) for name in own}
+
+
+def _function(function: FunctionType) -> list[Any]:
+    code = function.__code__
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for value in held:
+        if not isinstance(value, _CONSTANTS):
+            raise _unknowable(value)
+    known = {name: function.__globals__.get(name) for name in code.co_names}
+    held += [[name, value] for name, value in known.items() if isinstance(value, _CONSTANTS)]
+    return [repr(held), _bytecode(code)]
+
+
+def _bytecode(code: CodeType) -> list[Any]:
+    consts = [_bytecode(c) if isinstance(c, CodeType) else _ordered(c) for c in code.co_consts]
+    return [code.co_code.hex(), code.co_names, consts]
+
+
+def _ordered(constant: Any) -> str:
+    """A constant as text; the order of a set differs from process to process."""
+    return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
+
+
+def _unknowable(part: Any) -> InputError:
+    return InputError(
+        f"a checkpoint cannot tell the pairing from another, for it holds a "
+        f"{type(part).__name__}: make the transformation a function, or a frozen dataclass of "
+        "numbers with a method __call__, or train without a checkpoint"
+    )

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from fermibose import __version__
 from fermibose.compute import Interrupted
 from fermibose.errors import InputError
-from fermibose.machine.identity import fingerprint
 from fermibose.machine.inputs import Examples, SplitInputs, count_classes, training_examples
 from fermibose.machine.local_rule import Dense
 from fermibose.machine.loop import (
@@ -26,7 +25,7 @@ from fermibose.machine.loop import (
     train_stages,
 )
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.recipe import Recipe
+from fermibose.machine.recipe import Recipe, fingerprint
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
 
