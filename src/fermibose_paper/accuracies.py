@@ -12,8 +12,8 @@ from fermibose.data import Dataset
 from fermibose.energy import PairEnergy
 from fermibose.machine import ByLabel, Noise, Recipe, SelfSupervised, Shift, last_epochs, train
 from fermibose.statistics import summary
-from fermibose_paper.images import Images
 from fermibose_paper.job import Job, measurement
+from fermibose_paper.measure import Images
 from fermibose_paper.page import Table
 from fermibose_paper.scale import Scale
 from fermibose_paper.store import Row

@@ -12,11 +12,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fermibose.plotting import canvas
-from fermibose_paper.drawing import legend
+from fermibose_paper.fig4 import marked_points
 from fermibose_paper.job import Job
-from fermibose_paper.marks import marked_points
 from fermibose_paper.scale import COUPLINGS, Scale
-from fermibose_paper.series import USUAL_SPREAD, Series, over_seeds, series
+from fermibose_paper.series import USUAL_SPREAD, Series, legend, over_seeds, series
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict
 

@@ -8,14 +8,13 @@ from matplotlib.figure import Figure
 
 from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
-from fermibose.theory import SYMBOLS, figure_values
-from fermibose_paper.drawing import legend
+from fermibose.theory import SYMBOLS
 from fermibose_paper.job import Job
 from fermibose_paper.scale import Scale, unique
-from fermibose_paper.series import Run, finished
+from fermibose_paper.series import Run, finished, legend
 from fermibose_paper.single import draw_inset, draw_methods, instance_job, measure_outputs
 from fermibose_paper.store import Row
-from fermibose_paper.theory import curve_job, curve_of, draw_curve
+from fermibose_paper.theory import curve_job, curve_of, draw_curve, figure_values
 from fermibose_paper.verdict import Verdict, number
 
 DEFAULT = {"alpha": 2.5, "delta": 0.5}  # of the panels against the other parameter

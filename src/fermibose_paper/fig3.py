@@ -10,10 +10,17 @@ from matplotlib.figure import Figure
 from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import Summary
 from fermibose_paper import published
-from fermibose_paper.drawing import COLOUR, LABEL, draw_band, legend, published_label
 from fermibose_paper.job import Job
 from fermibose_paper.scale import COUPLINGS, Scale
-from fermibose_paper.series import finished, over_seeds
+from fermibose_paper.series import (
+    COLOUR,
+    LABEL,
+    draw_band,
+    finished,
+    legend,
+    over_seeds,
+    published_label,
+)
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict, number
 

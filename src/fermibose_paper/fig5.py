@@ -11,18 +11,21 @@ from matplotlib.figure import Figure
 from fermibose.attacks import PAPER_STRENGTHS
 from fermibose.plotting import COLOURS, canvas
 from fermibose_paper import published
-from fermibose_paper.drawing import (
-    COLOUR,
-    draw_band,
-    draw_series,
-    inset_image,
-    legend,
-    published_label,
-)
 from fermibose_paper.job import Job
 from fermibose_paper.measure import PGD_STRENGTH, THREATS
 from fermibose_paper.scale import COUPLINGS, Scale, unique
-from fermibose_paper.series import Series, finished, over_seeds, series
+from fermibose_paper.series import (
+    COLOUR,
+    Series,
+    draw_band,
+    draw_series,
+    finished,
+    inset_image,
+    legend,
+    over_seeds,
+    published_label,
+    series,
+)
 from fermibose_paper.store import Row
 from fermibose_paper.theory import measure_attack
 from fermibose_paper.verdict import Verdict, number

@@ -13,10 +13,9 @@ from scipy.stats import t as student
 from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
 from fermibose.theory import Problem, Solution, solve
-from fermibose_paper.drawing import legend
 from fermibose_paper.job import Job
 from fermibose_paper.scale import Scale, unique
-from fermibose_paper.series import Floats, Run, finished
+from fermibose_paper.series import Floats, Run, finished, legend
 from fermibose_paper.single import WALKS, instance_job
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict, number

@@ -88,13 +88,14 @@ def _read(path: Path) -> Iterator[OldRow]:
 
 def _others() -> dict[tuple[str, int], Any]:
     """Functions that measure as they did, under a name of their own now."""
-    from fermibose_paper import single, theory
+    from fermibose_paper.single import measure_instance, measure_outputs
+    from fermibose_paper.theory import measure_attack, measure_curve
 
     return {
-        ("measure_instance", 3): single.measure_instance,
-        ("measure_outputs", 3): single.measure_outputs,
-        ("measure_curve", 1): theory.measure_curve,
-        ("measure_theory", 1): theory.measure_attack,
+        ("measure_instance", 3): measure_instance,
+        ("measure_outputs", 3): measure_outputs,
+        ("measure_curve", 1): measure_curve,
+        ("measure_theory", 1): measure_attack,
     }
 
 

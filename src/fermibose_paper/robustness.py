@@ -7,18 +7,24 @@ covers 500 images, and its error bar holds both the spread of seeds and that of 
 same images is recorded beside it.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from fermibose.statistics import summary
-from fermibose_paper.attacked import CERTIFIED, Norm, measure_robustness
-from fermibose_paper.images import Images
-from fermibose_paper.job import Job
-from fermibose_paper.lines import read_lines
-from fermibose_paper.methods import COMPARED, METHODS, is_random
+from fermibose_paper.job import Job, decode, encode, identity
+from fermibose_paper.measure import Images
+from fermibose_paper.methods import (
+    CERTIFIED,
+    COMPARED,
+    METHODS,
+    Norm,
+    is_random,
+    measure_robustness,
+)
 from fermibose_paper.page import Badge, Table
 from fermibose_paper.scale import Scale
 from fermibose_paper.series import finished
@@ -213,3 +219,35 @@ def _certificates(rows: Sequence[Row], norm: Norm) -> Table:
                 lines.append((name, *(f"{100 * a:.1f} / {100 * b:.1f}" for a, b in pairs)))
     head = ("net", *(f"{norm} {e:g}" for e in CERTIFIED[norm]))
     return Table(head, lines, "Certified accuracy / accuracy under PGD, in %")
+
+
+def write_lines(rows: Iterable[Row]) -> str:
+    """A line for every row: what it is of, what came of it, when and with which versions."""
+    lines = []
+    for row in rows:
+        told = {"name": row.name, "version": row.version, "params": row.params, "seed": row.seed}
+        told |= {"data": row.data, "result": row.result, "seconds": row.seconds}
+        told |= {"versions": row.versions, "finished": row.finished}
+        lines.append(encode(told, "the row"))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def read_lines(text: str) -> list[Row]:
+    """The rows that :func:`write_lines` wrote."""
+    rows = []
+    for line in text.splitlines():
+        told = decode(line)
+        params = encode(told["params"], "params")
+        spec = (told["name"], told["version"], params, told["seed"])
+        rows.append(
+            Row(
+                identity(*spec, told["data"]),
+                *spec,
+                told["data"],
+                result_text=encode(told["result"], "the result"),
+                seconds=told["seconds"],
+                versions_text=json.dumps(told["versions"]),
+                finished=told["finished"],
+            )
+        )
+    return rows

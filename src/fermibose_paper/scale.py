@@ -8,9 +8,8 @@ from typing import Any
 
 from fermibose.errors import FermiboseError
 from fermibose_paper import published
-from fermibose_paper.images import Images
 from fermibose_paper.job import Job
-from fermibose_paper.measure import measure_training
+from fermibose_paper.measure import Images, measure_training
 
 COUPLINGS = ("averaged", "labelled")
 MARKED = (0.09, 0.2, 0.375, 0.455, 0.465, 0.56, 0.8)  # the published curves and marks of Figs. 3–5

@@ -1,16 +1,27 @@
-"""The story: what the machine is, each figure with its verdict, errata, robustness, provenance."""
+"""The story: the figures by name, each with its verdict, errata, robustness, provenance."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from fermibose.plotting import save_figure
-from fermibose_paper import instances, published, robustness
-from fermibose_paper.drawing import COLOUR, published_label
-from fermibose_paper.errata import ERRATA
-from fermibose_paper.figures import FIGURES
+from fermibose_paper import (
+    accuracies,
+    beyond,
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    instances,
+    published,
+    robustness,
+    theory,
+    tuning,
+)
+from fermibose_paper.job import Job
 from fermibose_paper.page import (
     Badge,
     Interactive,
@@ -25,9 +36,9 @@ from fermibose_paper.page import (
     render,
 )
 from fermibose_paper.scale import Scale
-from fermibose_paper.series import series
+from fermibose_paper.series import COLOUR, published_label, series
 from fermibose_paper.store import Row, Store
-from fermibose_paper.texts import ABOUT, ATTACKS, LEAD, MACHINE
+from fermibose_paper.texts import ABOUT, ATTACKS, ERRATA, LEAD, MACHINE
 from fermibose_paper.verdict import Verdict
 
 
@@ -261,3 +272,43 @@ def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
             Text(Markup("Again: <code>{}</code>").format(again)),
         ],
     )
+
+
+class Planned(Protocol):
+    """What every module that can be reproduced offers."""
+
+    def plan(self, scale: Scale) -> list[Job]:
+        """The runs it needs; loads no data."""
+
+    def verdicts(self, rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+        """What is reproduced and by how much."""
+
+
+class PaperFigure(Planned, Protocol):
+    """The module of a figure."""
+
+    def draw(self, rows: Sequence[Row], scale: Scale) -> Figure:
+        """The figure, from the rows of these runs."""
+
+
+class Experiment(Planned, Protocol):
+    """The module of an experiment."""
+
+    def tables(self, rows: Sequence[Row], scale: Scale) -> list[Table]:
+        """Its tables, from the rows of these runs."""
+
+
+FIGURES: dict[str, PaperFigure] = {
+    "fig2": fig2,
+    "instances": instances,
+    "fig3": fig3,
+    "fig4": fig4,
+    "fig5": fig5,
+    "rho": theory,
+    "beyond": beyond,
+}
+EXPERIMENTS: dict[str, Experiment] = {
+    "robustness": robustness,
+    "tuning": tuning,
+    "published": accuracies,
+}

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from fermibose.attacks import ThreatModel, pgd
 from fermibose.data import Dataset, per_class
 from fermibose.machine import compute_settings
-from fermibose_paper.images import Images
 from fermibose_paper.job import Job, measurement
+from fermibose_paper.measure import Images
 from fermibose_paper.methods import METHODS, Method, fit
 from fermibose_paper.page import Table
 from fermibose_paper.scale import Scale

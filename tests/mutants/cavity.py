@@ -27,7 +27,7 @@ MUTANTS = [
     ("cavity: slope blind to a steep φ", "fermibose/cavity/ground.py", "_STENCIL / problem.steepness", "_STENCIL", "tests/cavity/test_referees.py"),
     ("cavity: exchange upside down", "fermibose/cavity/sampling.py", "(self.E[hot + 1] - self.E[hot])", "(self.E[hot] - self.E[hot + 1])", "tests/cavity/test_referees.py"),
     ("cavity: trajectories always accepted", "fermibose/cavity/sampling.py", "yes = rng.random(betas.size) < np.exp(np.minimum(-loss, 0))", "yes = rng.random(betas.size) < 2", "tests/cavity/test_referees.py"),
-    ("cavity: divergence without its AT", "fermibose/cavity/estimate.py", "{stopped}; {stability} in", "{stopped}; in", "tests/cavity/test_bad_inputs.py"),
+    ("cavity: divergence without its AT", "fermibose/cavity/messages.py", "{stopped}; {stability} in", "{stopped}; in", "tests/cavity/test_bad_inputs.py"),
     ("cavity: remedies of lattices exchanged", "fermibose/cavity/channel.py", "np.prod(reach / _REACH) > np", "np.prod(reach / _REACH) < np", "tests/cavity/test_bad_inputs.py"),
     ("cavity: reach alone judged", "fermibose/cavity/channel.py", "np.prod(reach / _REACH) > np.prod(_STEP / steps)", "np.prod(reach / _REACH) > 1", "tests/cavity/test_bad_inputs.py"),
     ("cavity: no verdict on chains", "fermibose/cavity/sampling.py", "if self.converged", "if True", "tests/cavity/test_cli_cavity.py"),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fermibose_paper.errata import ERRATA
+from fermibose_paper.texts import ERRATA
 
 NOTES = Path(__file__).parents[2] / "docs" / "paper-notes.md"
 

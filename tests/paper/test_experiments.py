@@ -24,9 +24,9 @@ from fermibose.machine import (
 )
 from fermibose_paper import accuracies, attacked, beyond, fig4, fig5, robustness, scale, tuning
 from fermibose_paper.cli import app
-from fermibose_paper.figures import EXPERIMENTS
-from fermibose_paper.images import Images
+from fermibose_paper.measure import Images
 from fermibose_paper.methods import METHODS, fit, is_random
+from fermibose_paper.story import EXPERIMENTS
 
 TINY = scale.Scale("tiny", "mnist5k", (0.4,), (0.4,), seeds=2, hidden=5, epochs=2)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fermibose_paper import published
-from fermibose_paper.marks import marked_points
+from fermibose_paper.fig4 import marked_points
 
 D_F = np.arange(241) / 200
 

@@ -13,10 +13,10 @@ from fermibose.attacks import ThreatModel, pgd
 from fermibose.data import load_dataset, rank_in_class
 from fermibose.errors import InputError
 from fermibose.machine.local_rule import pair_force
-from fermibose_paper.images import Images
 from fermibose_paper.measure import (
     LOOKS,
     PGD_STRENGTH,
+    Images,
     curves,
     learn,
     measure_training,

@@ -21,10 +21,10 @@ from fermibose.errors import InputError
 from fermibose.plotting import figure
 from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, trace
 from fermibose.theory import curves as curves_module
-from fermibose.theory import figures as figures_module
 from fermibose.theory import phases as phases_module
-from fermibose.theory.figures import figure_2, figure_attack, figure_rho
 from fermibose.theory.replica import distance
+from fermibose_paper import theory as figures_module
+from fermibose_paper.theory import figure_2, figure_attack, figure_rho
 
 BITS = """
 import numpy as np

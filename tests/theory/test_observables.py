@@ -10,7 +10,7 @@ from scipy.special import erf
 
 from fermibose.errors import InputError
 from fermibose.theory import Problem, observables, solve
-from fermibose.theory.observables import (
+from fermibose.theory.solution import (
     accuracy,
     adversarial_accuracy,
     adversarial_area,

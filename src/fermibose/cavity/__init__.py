@@ -2,11 +2,10 @@
 
 from fermibose.cavity.amp import amp
 from fermibose.cavity.bp import belief_propagation, bp_memory
-from fermibose.cavity.estimate import Estimate, History
 from fermibose.cavity.figures import draw_descents, draw_trajectory, draw_walk
 from fermibose.cavity.ground import GroundState, ground_state
 from fermibose.cavity.instance import Instance, Pairs, sample_instance
-from fermibose.cavity.messages import state_evolution
+from fermibose.cavity.messages import Estimate, History, state_evolution
 from fermibose.cavity.sampling import Sampling, hmc
 
 __all__ = [

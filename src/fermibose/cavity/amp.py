@@ -25,9 +25,8 @@ import numpy as np
 
 from fermibose import checks
 from fermibose.cavity.channel import Moments, PairChannel
-from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, Pairs, symmetric
-from fermibose.cavity.messages import Marginals, pass_messages, start_means, variances
+from fermibose.cavity.messages import Estimate, Marginals, pass_messages, start_means, variances
 from fermibose.compute import threads
 from fermibose.theory import Array
 

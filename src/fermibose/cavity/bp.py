@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from fermibose import checks
 from fermibose.cavity.channel import PairChannel
-from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.instance import Instance, symmetric
-from fermibose.cavity.messages import Marginals, pass_messages, start_means, variances
+from fermibose.cavity.messages import Estimate, Marginals, pass_messages, start_means, variances
 from fermibose.compute import threads
 from fermibose.theory import Array
 

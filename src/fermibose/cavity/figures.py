@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fermibose.cavity.estimate import Estimate
 from fermibose.cavity.ground import GroundState
-from fermibose.cavity.messages import state_evolution
+from fermibose.cavity.messages import Estimate, state_evolution
 from fermibose.cavity.sampling import Sampling
 from fermibose.plotting import COLOURS, figure
 from fermibose.theory import Array, Solution

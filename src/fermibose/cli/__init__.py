@@ -11,7 +11,6 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from fermibose.cli.attack import attack, audit
-from fermibose.cli.cavity import cavity
 from fermibose.cli.demo import demo
 from fermibose.cli.options import (
     FolderOption,
@@ -21,7 +20,7 @@ from fermibose.cli.options import (
     say,
     with_fields,
 )
-from fermibose.cli.theory import theory
+from fermibose.cli.theory import cavity, theory
 from fermibose.cli.train import evaluate, train
 from fermibose.errors import FermiboseError
 

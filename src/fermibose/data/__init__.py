@@ -4,11 +4,12 @@ Pixels leave this room as float32 in [0, 1], one image per row; labels as int64.
 returns fresh arrays that the caller may change.
 """
 
-from fermibose.data.bundled import load_digits, load_mnist5k
 from fermibose.data.datasets import (
     NAMES,
     Dataset,
     load_dataset,
+    load_digits,
+    load_mnist5k,
     paper_split,
     per_class,
     rank_in_class,

@@ -7,8 +7,7 @@ from fermibose.machine.baselines import (
     train_mlp,
     train_rbf_svm,
 )
-from fermibose.machine.evaluation import Evaluation, evaluate, last_epochs, summarise
-from fermibose.machine.figures import draw_curves
+from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, last_epochs, summarise
 from fermibose.machine.inputs import RangeWarning, within
 from fermibose.machine.local_rule import LocalDense, PairLoss
 from fermibose.machine.loop import compute_settings

@@ -1,6 +1,8 @@
-"""Judging a net on labelled examples, and summing up a training as plain numbers."""
+"""Judging a net on labelled examples; summing up a training as numbers and as curves."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from fermibose.errors import InputError
 from fermibose.machine.inputs import as_tensors
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.training import History, Training
+from fermibose.plotting import COLOURS, figure
 
 
 @dataclass(frozen=True)
@@ -83,3 +86,66 @@ def _plain_history(history: History) -> dict[str, dict[str, list[float | None]]]
         }
         for stage, record in history.items()
     }
+
+
+def draw_curves(trainings: Mapping[str, Training], path: str | Path) -> None:
+    """Draw the curves of one or more trainings, named by the keys, and save them at ``path``.
+
+    Left: training (dashed) and test accuracy per epoch of whatever classifies, or the level of both
+    where a readout in closed form has no epochs. Right: mean squared distance of boson and fermion
+    pairs in each mini-batch of the first training's last hidden layer, where it has one.
+    """
+    local = {name: t for name, t in trainings.items() if "layer 1" in t.history}
+    with figure(path, columns=2 if local else 1) as (_, axes):
+        panels = axes[0] if local else [axes]
+        colours = (COLOURS["machine"], COLOURS["baseline"], COLOURS["highlight"])
+        for (name, training), colour in zip(trainings.items(), colours, strict=False):
+            _draw_accuracy(panels[0], training, name, colour)
+        _name_axes(panels[0], list(trainings.values()))
+        if local:
+            _draw_distances(panels[1], *next(iter(local.items())))
+
+
+def _record(training: Training) -> dict[str, npt.NDArray[np.float64]]:
+    """What is known of the part that classifies."""
+    return training.history.get("readout") or training.history.get("mlp") or {}
+
+
+def _draw_accuracy(axes: Any, training: Training, name: str, colour: str) -> None:
+    record = _record(training)
+    for key, style, label in (
+        ("test_accuracy", "-", f"{name}, test"),
+        ("train_accuracy", "--", f"{name}, training"),
+    ):
+        values = record.get(key)
+        if values is not None and len(values) > 1:
+            epochs = np.arange(1, len(values) + 1)
+            axes.plot(epochs, 100 * values, style, color=colour, label=label)
+        elif values is not None:  # a closed-form readout has one value
+            axes.axhline(100 * values[0], linestyle=style, color=colour, label=label)
+
+
+def _name_axes(axes: Any, trainings: Sequence[Training]) -> None:
+    axes.set(xlabel="epoch of the classifier", ylabel="accuracy (%)")
+    place: dict[str, Any] = {"loc": "lower right"}
+    if all(len(values) == 1 for t in trainings for values in _record(t).values()):
+        closed = all(t.recipe.readout == "ridge" for t in trainings)  # or it had one epoch only
+        axes.set(xlabel="closed-form readout" if closed else "", xticks=[])
+        # Above the panel, inside of which the levels may be anywhere.
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+    axes.legend(**place)
+
+
+def _draw_distances(axes: Any, name: str, training: Training) -> None:
+    layer = f"layer {len(training.recipe.hidden)}"
+    record = training.history[layer]
+    for kind in ("fermion", "boson"):
+        values = record[f"{kind}_distance"]
+        steps = np.arange(1, len(values) + 1)
+        axes.plot(steps, values, color=COLOURS[kind], linewidth=0.8, label=f"{kind} pairs")
+    d_f = training.recipe.energy.d_f
+    axes.axhline(d_f, color=COLOURS["published"], linestyle=":", label=rf"target $d_F$ = {d_f:g}")
+    axes.set(xlabel=f"mini-batch ({name}, {layer})", ylabel=r"mean squared distance $D^2$")
+    # Room above the curves for the legend, which would lie on them anywhere else.
+    axes.set_ylim(0, 1.25 * max(d_f, np.nanmax(record["fermion_distance"], initial=0.0)))
+    axes.legend(loc="upper center", ncols=3, columnspacing=1.2, handlelength=1.5)

@@ -13,16 +13,20 @@ from fermibose.theory.curves import (
     missing,
     trace,
 )
-from fermibose.theory.figures import figure_values
 from fermibose.theory.fixed_point import ConvergenceError, Steps
-from fermibose.theory.observables import generalization_loss
 from fermibose.theory.phases import PhaseDiagram, critical_point, phase_diagram
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
 from fermibose.theory.rsb import BrokenSolution, solve_broken
-from fermibose.theory.solution import Conjugates, Overlaps, Predictions, Solution
+from fermibose.theory.solution import (
+    Conjugates,
+    Overlaps,
+    Predictions,
+    Solution,
+    generalization_loss,
+)
 from fermibose.theory.solve import branches, disordered, solve
 
 __all__ = [
@@ -45,7 +49,6 @@ __all__ = [
     "critical_point",
     "disordered",
     "draw_stability",
-    "figure_values",
     "generalization_loss",
     "missing",
     "phase_diagram",
