@@ -49,8 +49,15 @@ def reproduce(
         bool, typer.Option("--full/--quick", help="The published grid, or a few points.")
     ] = False,
     engine: Annotated[
-        str, typer.Option(help="in-process, local, local:4 (processes) or tcp://host:port (Dask).")
-    ] = "local",
+        str | None,
+        typer.Option(
+            help="in-process, local, local:4 (processes) or tcp://host:port (Dask). By default "
+            "local, if Dask is installed."
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds after which a run counts as failed.")
+    ] = None,
     store: Annotated[
         Path | None, typer.Option(help="Results so far (default: results.sqlite in the output).")
     ] = None,
@@ -63,7 +70,7 @@ def reproduce(
 
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
     """
-    from fermibose_paper.engines import engine_named
+    from fermibose_paper.engines import dask_is_installed, engine_named
     from fermibose_paper.store import Store
 
     names = _chosen(figures)
@@ -73,11 +80,13 @@ def reproduce(
     made: list[str] = []
     verdicts: list[Verdict] = []
     failures = 0
-    with engine_named(engine) as workers:
+    if engine is None and not dask_is_installed():
+        say("Dask is not installed, so one core computes: pip install 'fermibose[paper]' for all")
+    with engine_named(engine or ("local" if dask_is_installed() else "in-process")) as workers:
         check_folder(output)
         shelf = Store(store or output / "results.sqlite")
         for name in names:
-            outcome, judged = _make(name, scale, shelf, workers, output)
+            outcome, judged = _make(name, scale, shelf, workers, time_limit, output)
             failures += len(outcome.failures)
             made.append(name)
             verdicts += judged
@@ -159,7 +168,12 @@ def _chosen_scale(full: bool, folder: Path | None) -> "Scale":
 
 
 def _make(
-    name: str, scale: "Scale", store: "Store", engine: "Engine", output: Path
+    name: str,
+    scale: "Scale",
+    store: "Store",
+    engine: "Engine",
+    time_limit: float | None,
+    output: Path,
 ) -> "tuple[Outcome, list[Verdict]]":
     """Run what a figure or an experiment still lacks; write what it shows, and its verdicts."""
     from fermibose.plotting import save_figure
@@ -170,7 +184,7 @@ def _make(
     scale = scale.without_lost(made.plan(scale))
     jobs = made.plan(scale)
     _print_runs("damaged", (row for row in store.rows_of(jobs) if row.damaged))
-    outcome = run(jobs, store, engine=engine)
+    outcome = run(jobs, store, engine=engine, time_limit=time_limit)
     console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
     _print_runs("failed", outcome.failures)
     if name in FIGURES:

@@ -78,6 +78,11 @@ def engine_named(name: str) -> Engine:
     )
 
 
+def dask_is_installed() -> bool:
+    """Whether there is more than this process to compute with."""
+    return find_spec("distributed") is not None
+
+
 def perform(job: Job) -> Answer:
     """Compute a job; an exception of the function becomes part of the answer.
 
@@ -146,7 +151,7 @@ class DaskEngine:
     """
 
     def __init__(self, workers: int | None = None, *, address: str | None = None) -> None:
-        if find_spec("distributed") is None:
+        if not dask_is_installed():
             raise InputError(
                 f"the engine {address or 'local'} needs Dask: pip install 'fermibose[paper]', or "
                 "use the engine in-process"

@@ -510,3 +510,17 @@ def test_the_help_names_every_figure():
 def test_unknown_figure_is_refused(tiny, tmp_path):
     with pytest.raises(InputError, match="unknown figure 'fig9'"):
         fbm("fig9", "--output", tmp_path)
+
+
+def test_without_dask_one_core_computes_and_a_line_says_so(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("fermibose_paper.engines.find_spec", lambda name: None)
+    done = fbm("rho", "--output", tmp_path)
+    assert done.exit_code == 0
+    assert "pip install 'fermibose[paper]'" in done.stdout
+    with pytest.raises(InputError, match="the engine local needs Dask"):
+        fbm("rho", "--engine", "local", "--output", tmp_path)
+
+
+def test_the_time_limit_reaches_the_engine(tiny, tmp_path):
+    with pytest.raises(InputError, match="leave the time limit out"):
+        fbm("rho", "--engine", "in-process", "--time-limit", "9", "--output", tmp_path)
