@@ -104,7 +104,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             mean, error, _ = summary(_accuracies(rows, (kind, d_f), scale), scale=100)
             found.append(
                 Verdict.near(
-                    "published",
+                    "accuracies",
                     f"accuracy, {kind}" + ("" if d_f is None else f", d_F = {d_f:g}"),
                     number(mean),
                     expected=expected,

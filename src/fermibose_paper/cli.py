@@ -42,7 +42,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             help="fig2, instances, fig3, fig4, fig5, rho, beyond or all. Or an experiment that "
-            "makes tables: robustness, tuning, published."
+            "makes tables: robustness, tuning, accuracies."
         ),
     ] = None,
     full: Annotated[
@@ -149,7 +149,7 @@ def report(
 
 
 def _chosen(names: list[str] | None) -> list[str]:
-    from fermibose_paper.story import EXPERIMENTS, FIGURES
+    from fermibose_paper.figures import EXPERIMENTS, FIGURES
 
     if not names:
         return list(FIGURES)
@@ -177,8 +177,8 @@ def _make(
 ) -> "tuple[Outcome, list[Verdict]]":
     """Run what a figure or an experiment still lacks; write what it shows, and its verdicts."""
     from fermibose.plotting import save_figure
+    from fermibose_paper.figures import EXPERIMENTS, FIGURES
     from fermibose_paper.run import run
-    from fermibose_paper.story import EXPERIMENTS, FIGURES
 
     made = FIGURES.get(name) or EXPERIMENTS[name]
     scale = scale.without_lost(made.plan(scale))
@@ -199,7 +199,7 @@ def _make(
 
 
 def _say_what_is_written(made: list[str], output: Path) -> None:
-    from fermibose_paper.story import FIGURES
+    from fermibose_paper.figures import FIGURES
 
     drawn = [name for name in made if name in FIGURES]
     tables = [f"{name}.json" for name in made if name not in FIGURES]

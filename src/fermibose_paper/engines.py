@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, islice
@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from fermibose.compute import ONE_THREAD, threads, versions
 from fermibose.errors import FermiboseError, InputError
-from fermibose_paper.job import Job, encode, measurement_of
+from fermibose_paper.job import Job, decode, encode, measurement_of
 from fermibose_paper.store import Answer
 
 Answers = list[tuple[Job, Answer]]
@@ -97,7 +97,8 @@ def perform(job: Job) -> Answer:
                 f"{job.version} was asked for: give all workers the same code, and start again"
             )
         data = {} if isinstance(job.data, str) else {"data": _checked(job)}
-        returned = job.function(**job.params, **job.context, **data, seed=job.seed)
+        params = decode(job.text)  # its own: a function may change what it is given
+        returned = job.function(**params, **job.context, **data, seed=job.seed)
         if not isinstance(returned, dict):
             raise InputError(f"{mark.name!r} returned {returned!r}, not a dict")
         result = encode(returned, "the result")
@@ -113,10 +114,10 @@ def _checked(job: Job) -> Any:
     """The data of a job as they are here, which must be those that the job is of."""
     assert not isinstance(job.data, str)
     loaded = job.data.load()
-    if loaded.checksum != job.checksum:
+    if str(loaded.checksum) != job.checksum:
         raise InputError(
             f"the data found here as {job.data!r} are not those of the run (checksum "
-            f"{loaded.checksum:.12}…, not {job.checksum:.12}…): give every worker the same files"
+            f"{loaded.checksum!s:.12}…, not {job.checksum:.12}…): give every worker the same files"
         )
     return loaded
 
@@ -131,7 +132,8 @@ class InProcess:
                 "a job of this process cannot be ended from outside: leave the time limit out, or "
                 'use engine="local"'
             )
-        import_module("torch")  # loaded inside, it would start as many threads as there are cores
+        for library in ("scipy.linalg", "torch"):  # loaded inside, they would use every core
+            import_module(library)
         for job in jobs:
             with threads(1):
                 answer = perform(job)
@@ -164,6 +166,12 @@ class DaskEngine:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers of this machine, or leave the cluster; the next jobs open it anew."""
+        if self.address and self._client is not None and self._client.status == "running":
+            self._client.cancel(list(self._client.futures))
         self._client = None
         with _deaf_to_interrupts():
             self._open.close()
@@ -183,7 +191,8 @@ class DaskEngine:
                 if answers:
                     yield answers
         finally:
-            work.cancel()
+            if work.running:  # Ctrl-C, or an error: what runs must not keep a worker busy
+                self.close()
 
     def _start(self) -> Any:
         """A cluster of this machine: as many processes as asked for, one thread each."""
@@ -261,19 +270,19 @@ class _Work:
 
     def wait(self) -> Answers:
         """Answers that have come; none if a worker died and its jobs are to be tried again."""
-        try:
-            future = self.done.get(timeout=_POLL)
-        except Empty:
-            future = None
+        answers: Answers = []
+        with suppress(Empty):
+            answers = self._answers_of(self.done.get(timeout=_POLL))
         if time.monotonic() - self.looked > _POLL:
             self.looked = time.monotonic()
             self._count_workers()
-            late = self._end_what_takes_too_long()
-            if late:
-                return late
-        if future is None or future not in self.running:
+            answers += self._end_what_takes_too_long()
+        return answers
+
+    def _answers_of(self, future: Any) -> Answers:
+        chunk = self.running.pop(future, None)
+        if chunk is None:  # ended by us
             return []
-        chunk = self.running.pop(future)
         if future.status == "finished":
             return self._finished(chunk, future)
         if future.status == "error":
@@ -286,7 +295,8 @@ class _Work:
         except (OSError, FermiboseError, RuntimeError) as error:
             raise self._gone(error) from None
         self.pace = max(answer.seconds for answer in answers)
-        return list(zip(chunk, answers, strict=True))
+        self.again += chunk[len(answers) :]  # for which there was no time
+        return list(zip(chunk, answers, strict=False))
 
     def _died(self, chunk: list[Job], problem: Any) -> Answers:
         """Jobs whose worker died are tried again, each alone; twice, and it is the job's fault."""
@@ -332,11 +342,12 @@ class _Work:
             if future.key not in busy:
                 self.since.pop(future.key, None)  # waiting, or back from a worker that died
                 continue
-            if now - self.since.setdefault(future.key, now) <= self.limit * len(chunk):
+            if now - self.since.setdefault(future.key, now) <= self.limit + _CHUNK_SECONDS:
                 continue
             del self.running[future]
             future.cancel()
-            self.client.restart_workers([busy[future.key]], raise_for_error=False)
+            with suppress(ValueError):  # of a worker that nobody watches over
+                self.client.restart_workers([busy[future.key]], raise_for_error=False)
             if len(chunk) > 1:  # one of them is the slow one
                 self.again += chunk
             else:
@@ -350,11 +361,6 @@ class _Work:
             f"the Dask cluster {where} is gone ({problem}). {_SAFE.format(' when it is back')}"
         )
 
-    def cancel(self) -> None:
-        """Give up what is still running."""
-        if self.running and self.client.status == "running":
-            self.client.cancel(list(self.running))
-
 
 def _failed(reason: str, seconds: float = 0.0) -> Answer:
     """The answer of an engine that could not get one from a worker."""
@@ -362,13 +368,22 @@ def _failed(reason: str, seconds: float = 0.0) -> Answer:
 
 
 def _perform_all(jobs: list[Job]) -> list[Answer]:
-    """What a worker runs. One thread from now on; what a function prints is not our output."""
+    """What a worker runs: the first job, and the next ones as long as they are quick.
+
+    One thread from now on; what a function prints is not our output.
+    """
     os.environ.update(ONE_THREAD)
     threadpool_limits(1)
     if "torch" in sys.modules:  # it may link its libraries statically, out of the limits' reach
         sys.modules["torch"].set_num_threads(1)
+    answers: list[Answer] = []
+    end = time.monotonic() + _CHUNK_SECONDS
     with redirect_stdout(sys.stderr):
-        return [perform(job) for job in jobs]
+        for job in jobs:
+            answers.append(perform(job))
+            if time.monotonic() > end:
+                break
+    return answers
 
 
 def _deafness() -> Any:

@@ -27,7 +27,7 @@ from fermibose_paper.series import (
     series,
 )
 from fermibose_paper.store import Row
-from fermibose_paper.theory import measure_attack
+from fermibose_paper.theory_curves import measure_attack
 from fermibose_paper.verdict import Verdict, number
 
 ATTACKS = {"fgsm": "FGSM", "noise": "noise"}

@@ -1,6 +1,6 @@
 """Single instances against the theory: how AMP approaches it with N, and what sampling says."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,15 +10,135 @@ from scipy.stats import f as fisher
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from fermibose.cavity import Estimate, amp, belief_propagation, hmc, sample_instance
+from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
 from fermibose.theory import Problem, Solution, solve
-from fermibose_paper.job import Job
+from fermibose_paper.job import Job, measurement
 from fermibose_paper.scale import Scale, unique
 from fermibose_paper.series import Floats, Run, finished, legend
-from fermibose_paper.single import WALKS, instance_job
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict, number
+
+Found = dict[str, Any]  # what was measured on one instance
+WALKS = {"hmc": "tempered sampling", "plain": "plain sampling from w = 1"}
+# What results call the two kinds of sampling. The plain walk has been "hmc" there since the first
+# rows were stored, and stays so; everywhere else hmc is tempered, and what is not is called plain.
+TEMPERED, PLAIN = "tempered", "hmc"
+_MESSAGES = {"amp": amp, "bp": belief_propagation}
+
+
+@measurement("instance", version=3)
+def measure_instance(
+    *, method: str, n: int, alpha: float, delta: float = 0.5, beta: float = 50.0, seed: int = 0
+) -> Found:
+    """One instance by "bp", "amp", tempered sampling ("hmc"), or "plain": HMC from w = 1."""
+    point = {"alpha": alpha, "delta": delta, "beta": beta}
+    if method in WALKS:
+        hot = 5.0 if method == "hmc" else None
+        return measure_sampling(
+            n=n, seed=seed, hottest=hot, aligned=method == "plain", trajectories=1500, warm_up=700,
+            **point,
+        )  # fmt: skip
+    sweeps = 80 if method == "bp" else 500  # of BP each costs as much as a hundred of AMP
+    return measure_messages(method=method, n=n, seed=seed, max_iterations=sweeps, **point)
+
+
+@measurement("outputs", version=3)
+def measure_outputs(*, n: int, delta: float, seed: int = 0) -> Found:
+    """Outputs of new inputs for the weights that AMP finds on one instance, α = 2.5."""
+    return measure_representation(n=n, seed=seed, delta=delta)
+
+
+def instance_job(method: str, n: int, seed: int, **point: float) -> Job:
+    """The job of one instance at α and whatever differs from Δ = 0.5, β = 50."""
+    params = {"method": method, "n": n, "delta": 0.5, "beta": 50.0} | point
+    return Job(measure_instance, params, seed)
+
+
+def _method(name: str) -> Callable[..., Estimate]:
+    if name not in _MESSAGES:
+        raise InputError(f'method must be "amp" or "bp", got {name!r}')
+    return _MESSAGES[name]
+
+
+def measure_messages(
+    *,
+    method: str,
+    n: int,
+    seed: int,
+    damping: float = 0.5,
+    tol: float = 1e-6,
+    max_iterations: int = 500,
+    **parameters: Any,
+) -> Found:
+    """Message passing ("amp" or "bp") on one instance of Problem(\\*\\*parameters).
+
+    Where it does not converge, M, q, Q and the losses are those of the last sweep, and
+    ``converged`` is False; where it diverged there is no test loss.
+    """
+    algorithm = _method(method)
+    instance = sample_instance(Problem(**parameters), n, seed=seed)
+    found: Estimate = algorithm(instance, damping=damping, tol=tol, max_iterations=max_iterations)
+    return {
+        "method": method, "n": n, "seed": seed, **parameters,
+        "M": abs(found.M), "q": found.q, "Q": found.Q,
+        "generalization_loss": found.generalization_loss,
+        "training_loss": found.training_loss,
+        "test_loss": None if found.diverged else found.test_loss,
+        "at_eigenvalue": found.at_eigenvalue, "converged": found.converged,
+        "iterations": found.iterations, "residual": found.residual,
+    }  # fmt: skip
+
+
+def measure_sampling(
+    *,
+    n: int,
+    seed: int,
+    hottest: float | None = 5.0,
+    aligned: bool = False,
+    trajectories: int = 2000,
+    warm_up: int = 1000,
+    **parameters: Any,
+) -> Found:
+    """Hamiltonian Monte Carlo on one instance, tempered down to β = hottest unless that is None.
+
+    aligned: start from w = 1, where every fermion pair has the sign of its labels.
+    """
+    instance = sample_instance(Problem(**parameters), n, seed=seed)
+    found = hmc(
+        instance,
+        hottest=hottest,
+        start=np.ones(n) if aligned else None,
+        trajectories=trajectories,
+        warm_up=warm_up,
+    )
+    return {
+        "method": PLAIN if hottest is None else TEMPERED, "n": n, "seed": seed, **parameters,
+        "hottest": hottest, "aligned": aligned, "M": found.M, "q": found.q, "Q": found.Q,
+        **{f"{name}_error": error for name, error in found.errors.items()},
+        "generalization_loss": found.generalization_loss, "training_loss": found.training_loss,
+        "agreement_M": found.agreement["M"], "agreement_q": found.agreement["q"],
+        "acceptance": found.acceptance, "exchange": found.exchange,
+        "converged": found.converged, "iterations": found.iterations,
+    }  # fmt: skip
+
+
+def measure_representation(
+    *, n: int, seed: int, method: str = "amp", patterns: int = 200, **parameters: Any
+) -> Found:
+    """Outputs φ(w·x) of new patterns for the means of one instance: the insets of Fig. 2(b)."""
+    problem = Problem(**parameters)
+    instance = sample_instance(problem, n, seed=seed, test_pairs=(patterns + 1) // 2)
+    found: Estimate = _method(method)(instance)
+    test = instance.test
+    outputs = problem.phi(test.fields(found.mean) * (1 if found.M >= 0 else -1))
+    return {
+        "method": method, "n": n, "seed": seed, **parameters, "converged": found.converged,
+        "outputs": outputs.ravel().tolist(), "labels": test.y.ravel().tolist(),
+    }  # fmt: skip
+
 
 POINTS = ((0.5, 50.0), (0.8, 50.0), (1.0, 20.0))  # α, β: replica symmetry is stable
 SAMPLED = POINTS[0]

@@ -50,7 +50,7 @@ def measurement(name: str, *, version: int) -> Callable[[Measure], Measure]:
     returns a dict. Raise ``version`` when what is measured changes; rows of other versions stay in
     the store and are no longer used.
     """
-    if not isinstance(name, str) or not name or type(version) is not int:
+    if not (isinstance(name, str) and name.isprintable() and name) or type(version) is not int:
         raise InputError(
             'mark a measurement with its name and version, @measurement("training", version=1), '
             f"not with {name!r}, {version!r}"
@@ -61,7 +61,9 @@ def measurement(name: str, *, version: int) -> Callable[[Measure], Measure]:
             text = inspect.getsource(function)
         except (OSError, TypeError):
             raise InputError(f"{function!r} has no source text; define it in a module") from None
-        parameters = inspect.signature(function).parameters
+        named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        every = inspect.signature(function).parameters
+        parameters = {name: p for name, p in every.items() if p.kind in named}
         source = hashlib.sha256(text.encode()).hexdigest()
         required = {n for n, p in parameters.items() if p.default is p.empty}
         function.__measurement__ = Measurement(  # type: ignore[attr-defined]

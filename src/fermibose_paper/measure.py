@@ -263,7 +263,7 @@ class _Shared(Dataset):
         return super().checksum
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _load(images: Images) -> Dataset:
     dataset, per_class, folder = images.dataset, images.per_class, images.folder
     if dataset == "mnist5k" and per_class > 100:

@@ -22,7 +22,7 @@ from fermibose_paper.store import Store
 _LOOKS = {
     ("measure_training", 1): "courses",
     ("measure_robustness", 2): "curves",
-    ("measure_pgd", 1): "pgd",
+    ("measure_pgd", 1): "pgd",  # at ε = 0.1
     ("measure_representation", 1): "components",
 }
 _SUMMARY = "test_accuracy"  # which the first two of these looks have, and every row must
@@ -56,7 +56,11 @@ def migrate(old: str | Path, new: str | Path) -> tuple[int, int]:
     if Path(new).exists():
         raise InputError(f"{new} exists: name a file that does not")
     rows = list(_read(Path(old)))
-    trained = [row for row in rows if (row.function, row.version) in _LOOKS]
+    trained = [
+        row
+        for row in rows
+        if (row.function, row.version) in _LOOKS and row.params.get("epsilon", 0.1) == 0.1
+    ]
     others = [row for row in rows if (row.function, row.version) in _others()]
     written = [*_merged(trained), *map(_renamed, others)]
     Store(new).insert(written)
@@ -88,8 +92,8 @@ def _read(path: Path) -> Iterator[OldRow]:
 
 def _others() -> dict[tuple[str, int], Any]:
     """Functions that measure as they did, under a name of their own now."""
-    from fermibose_paper.single import measure_instance, measure_outputs
-    from fermibose_paper.theory import measure_attack, measure_curve
+    from fermibose_paper.instances import measure_instance, measure_outputs
+    from fermibose_paper.theory_curves import measure_attack, measure_curve
 
     return {
         ("measure_instance", 3): measure_instance,
@@ -115,8 +119,9 @@ def _merged(rows: Iterable[OldRow]) -> Iterator[list[Any]]:
         result = dict(whole.result)
         for name, row in list(looks.items()):
             known = {key: result.get(key, value) for key, value in row.result.items()}
-            if encode(known, name) != encode(row.result, name):
-                del looks[name]  # of another machine: not the same net to the last bit
+            same = encode(known, name) == encode(row.result, name)
+            if not same or row.versions != whole.versions:
+                del looks[name]  # of another machine: perhaps not the same net to the last bit
             else:
                 result |= row.result
         params = {name: value for name, value in whole.params.items() if name != "epsilon"}

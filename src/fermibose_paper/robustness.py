@@ -8,28 +8,155 @@ same images is recorded beside it.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+from torch import nn
 
-from fermibose.statistics import summary
-from fermibose_paper.job import Job, decode, encode, identity
-from fermibose_paper.measure import Images
-from fermibose_paper.methods import (
-    CERTIFIED,
-    COMPARED,
-    METHODS,
-    Norm,
-    is_random,
-    measure_robustness,
+from fermibose.attacks import (
+    ThreatModel,
+    accuracy_curve,
+    audit,
+    auto_attack,
+    certified_radius,
+    pgd,
+    robustness_area,
 )
+from fermibose.data import Dataset
+from fermibose.data import per_class as some_of_each_class
+from fermibose.errors import InputError
+from fermibose.machine import (
+    FermiBoseNet,
+    compute_settings,
+)
+from fermibose.statistics import summary
+from fermibose_paper.job import Job, decode, encode, identity, measurement
+from fermibose_paper.measure import Images
 from fermibose_paper.page import Badge, Table
 from fermibose_paper.scale import Scale
 from fermibose_paper.series import finished
 from fermibose_paper.store import Row
+from fermibose_paper.tuning import COMPARED, METHODS, Method, fit, is_random
 from fermibose_paper.verdict import Verdict
+
+Pictures = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]  # images and labels
+Norm = Literal["linf", "l2"]
+
+CERTIFIED: dict[Norm, tuple[float, ...]] = {"linf": (0.01, 0.02, 0.03), "l2": (0.2, 0.3, 0.5)}
+THREATS = {
+    "linf 0.05": ThreatModel("linf", 0.05),
+    "linf 0.1": ThreatModel("linf", 0.1),
+    "linf 0.2": ThreatModel("linf", 0.2),
+    "l2 1.0": ThreatModel("l2", 1.0),
+}
+
+
+@measurement("robustness", version=1)
+def measure_robustness(
+    *,
+    method: Method,
+    dataset: str,
+    per_class: int,
+    also: list[str],
+    data: Dataset,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Train a method and attack it on the first ``per_class`` test images of each class.
+
+    also: what is looked at, a sorted list of names in LOOKS. dataset names the images, which are
+    ``data``.
+    """
+    with compute_settings(1):
+        net = fit(method, data, seed)
+        images = some_of_each_class(data.x_test, data.y_test, per_class)
+        found = {name: LOOKS[name](net, images, seed) for name in also}
+        every = accuracy_curve(
+            net, data.x_test, data.y_test, ThreatModel("linf"), epsilons=(0.0,), show=False
+        )
+    return {"clean": float(every.accuracy[0]), **found}
+
+
+def areas(net: nn.Module, images: Pictures, seed: int) -> dict[str, float]:
+    """Accuracy without attack, and the areas under the curves of FGSM and noise."""
+    fgsm = accuracy_curve(net, *images, ThreatModel("linf"), show=False)
+    noise = accuracy_curve(net, *images, ThreatModel("noise"), seed=seed, show=False)
+    return {
+        "clean": float(fgsm.accuracy[0]),
+        "fgsm_area": robustness_area(fgsm),
+        "noise_area": robustness_area(noise),
+    }
+
+
+def under_pgd(net: nn.Module, images: Pictures, seed: int) -> dict[str, float]:
+    """Robust accuracy under every threat."""
+    return {
+        name: pgd(net, *images, threat, seed=seed, show=False).robust_accuracy
+        for name, threat in THREATS.items()
+    }
+
+
+def under_auto_attack(net: nn.Module, images: Pictures, seed: int) -> dict[str, Any]:
+    """AutoAttack, and PGD beside it, under every threat, on this seed's own tenth of the images."""
+    tenth = len(images[1]) // len(np.unique(images[1])) // 10
+    mine = some_of_each_class(*images, tenth, start=tenth * (seed % 10))
+    return {name: _auto(net, mine, threat, seed) for name, threat in THREATS.items()}
+
+
+def under_auto_attack_all(net: nn.Module, images: Pictures, seed: int) -> dict[str, Any]:
+    """AutoAttack at ℓ∞ 0.1 on all images."""
+    return _auto(net, images, THREATS["linf 0.1"], seed)
+
+
+def _auto(net: nn.Module, images: Pictures, threat: ThreatModel, seed: int) -> dict[str, Any]:
+    first = pgd(net, *images, threat, seed=seed, show=False)
+    found = auto_attack(net, *images, threat, seed=seed, show=False)
+    return {
+        "clean": found.clean_accuracy,
+        "pgd": first.robust_accuracy,
+        "robust": found.robust_accuracy,
+        "images": len(found.robust),
+        "flags": list(found.flags),
+    }
+
+
+def audited(net: nn.Module, images: Pictures, seed: int) -> dict[str, Any]:
+    """The audit at ℓ∞ 0.1."""
+    found = audit(net, *images, THREATS["linf 0.1"], seed=seed, show=False)
+    return {
+        "established": found.established,
+        "verdict": found.verdict,
+        "robust": found.robust_accuracy,
+        "images": found.images,
+    }
+
+
+def certified(net: nn.Module, images: Pictures, seed: int) -> dict[str, Any]:
+    """Certified accuracy, and accuracy under PGD, where there is something to prove."""
+    if not isinstance(net, FermiBoseNet):
+        raise InputError("there is a certificate for the machine and the MLP only")
+    found: dict[str, Any] = {}
+    for norm, strengths in CERTIFIED.items():
+        proved = certified_radius(net, *images, norm=norm).accuracy(strengths)
+        attacked = [
+            pgd(net, *images, ThreatModel(norm, e), seed=seed, show=False).robust_accuracy
+            for e in strengths
+        ]
+        found[norm] = {"epsilons": list(strengths), "certified": proved.tolist(), "pgd": attacked}
+    return found
+
+
+LOOKS: dict[str, Callable[[nn.Module, Pictures, int], dict[str, Any]]] = {
+    "areas": areas,
+    "audit": audited,
+    "auto": under_auto_attack,
+    "auto all": under_auto_attack_all,
+    "certificate": certified,
+    "pgd": under_pgd,
+}
+
 
 Results = dict[int, dict[str, Any]]  # of one method, by seed
 

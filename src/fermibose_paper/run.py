@@ -57,6 +57,7 @@ def run(
     for job in jobs:
         if not isinstance(job, Job):
             raise InputError(f"jobs must be a list of jobs, and one of them is {job!r}")
+    _check_names(jobs)
     if time_limit is not None:
         number("time_limit", time_limit, above=0)
     with ExitStack() as mine:  # an engine that is given stays open for the next run
@@ -74,14 +75,16 @@ class _Run:
     ) -> None:
         self.jobs, self.store, self.engine, self.time_limit = jobs, store, engine, time_limit
         self.rows = {row.key: row for row in store.rows_of(jobs)}
-        missing = {job.key: job for job in reversed(jobs) if self.rows[job.key].result_text is None}
-        self.pending = {job.key: missing[job.key] for job in jobs if job.key in missing}
+        self.pending: dict[str, Job] = {}
+        for job in jobs:
+            if self.rows[job.key].result_text is None:
+                self.pending.setdefault(job.key, job)
         self.computed = self.failed = 0
         for name in _edited(self.rows.values(), jobs):
             warnings.warn(
                 f"rows of {name!r} were computed by another text of its function: if what it "
                 "measures has changed, raise its version",
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def finish(self, show: bool | None) -> Outcome:
@@ -122,6 +125,18 @@ class _Run:
                 yield job
 
 
+def _check_names(jobs: list[Job]) -> None:
+    """Refuse two functions under one name and version: one would get the other's rows."""
+    known: dict[tuple[str, int], Any] = {}
+    for job in jobs:
+        other = known.setdefault((job.name, job.version), job.function)
+        if other is not job.function:
+            raise InputError(
+                f"two functions, {other.__qualname__} and {job.function.__qualname__}, are both "
+                f"the measurement {job.name!r}, version {job.version}: give each a name of its own"
+            )
+
+
 def _edited(rows: Iterable[Row], jobs: list[Job]) -> set[str]:
     """Names of the measurements whose stored results come from another text of the function."""
     texts = {job.name: measurement_of(job.function).source for job in jobs}
@@ -136,7 +151,8 @@ class _Interrupts:
         self.before: Any = None
 
     def __enter__(self) -> "_Interrupts":
-        if threading.current_thread() is threading.main_thread():  # no other hears signals
+        main = threading.current_thread() is threading.main_thread()  # no other hears signals
+        if main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as nohup has it
             self.before = signal.signal(signal.SIGINT, self._on_press)
         return self
 

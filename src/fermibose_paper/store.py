@@ -61,7 +61,7 @@ class Answer(NamedTuple):
     source: str  # sha256 of the function's text where it was computed
 
 
-@dataclass(eq=False)
+@dataclass
 class Row:
     """One row of a store. ``result`` is None if it failed, or was not finished (no error).
 
@@ -96,16 +96,6 @@ class Row:
     def versions(self) -> dict[str, str]:
         """What computed it."""
         return dict(json.loads(self.versions_text))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Row) and vars_of(self) == vars_of(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def vars_of(row: Row) -> tuple[Any, ...]:
-    """The columns of a row."""
-    return tuple(getattr(row, name) for name in Row.__dataclass_fields__)
 
 
 class Store:
@@ -180,6 +170,8 @@ class Store:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """A connection to the file that was opened first: a file put in its place is refused."""
+        if self._id is not None and not self.path.exists():
+            raise StoreError(f"{self.path} is no longer there: put it back, or start again")
         uri = f"{self.path.absolute().as_uri()}?mode=rw"
         with (
             _explaining(self.path),
@@ -236,7 +228,7 @@ class Store:
         Needs no data. Of several rows a result comes before a failure, the newest first.
         """
         found: dict[tuple[Any, ...], Row] = {}
-        for row in sorted(self.rows(), key=lambda row: (row.result_text is not None, row.finished)):
+        for row in sorted(self.rows(), key=_worth):
             found[row.name, row.version, row.params_text, row.seed] = row
         return [_row_of(job, "", found.get(job.spec)) for job in jobs]
 
@@ -257,7 +249,7 @@ class Store:
         whole = hashlib.sha256()
         with self._open() as connection:
             for found in _fetch(connection, "SELECT key, result FROM results ORDER BY key"):
-                whole.update(json.dumps(found).encode())
+                whole.update(json.dumps(found, default=repr).encode())
         return whole.hexdigest()
 
 
@@ -313,6 +305,10 @@ def _read(found: tuple[Any, ...]) -> Row:
     )  # fmt: skip
 
 
+def _worth(row: Row) -> tuple[bool, str]:
+    return row.result_text is not None, row.finished or ""
+
+
 def _is_params(text: Any) -> bool:
     try:
         return isinstance(decode(text), dict)
@@ -326,9 +322,10 @@ def _row_of(job: Job, key: str, row: Row | None) -> Row:
         row.params_text = job.text
         return row
     error = None if row is None else row.error
+    data = row.data if row is not None else job.checksum if key else ""
     return Row(
         key if row is None else row.key, job.name, job.version, job.text, job.seed,
-        "" if row is None else row.data, measurement_of(job.function).source,
+        data, measurement_of(job.function).source,
         error=error, damaged=row is not None,
     )  # fmt: skip
 

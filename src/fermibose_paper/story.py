@@ -1,27 +1,14 @@
-"""The story: the figures by name, each with its verdict, errata, robustness, provenance."""
+"""The report: what the machine is, each figure with its verdict, errata, robustness, provenance."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from fermibose.plotting import save_figure
-from fermibose_paper import (
-    accuracies,
-    beyond,
-    fig2,
-    fig3,
-    fig4,
-    fig5,
-    instances,
-    published,
-    robustness,
-    theory,
-    tuning,
-)
-from fermibose_paper.job import Job
+from fermibose_paper import instances, published, robustness
+from fermibose_paper.figures import FIGURES
 from fermibose_paper.page import (
     Badge,
     Interactive,
@@ -272,43 +259,3 @@ def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
             Text(Markup("Again: <code>{}</code>").format(again)),
         ],
     )
-
-
-class Planned(Protocol):
-    """What every module that can be reproduced offers."""
-
-    def plan(self, scale: Scale) -> list[Job]:
-        """The runs it needs; loads no data."""
-
-    def verdicts(self, rows: Sequence[Row], scale: Scale) -> list[Verdict]:
-        """What is reproduced and by how much."""
-
-
-class PaperFigure(Planned, Protocol):
-    """The module of a figure."""
-
-    def draw(self, rows: Sequence[Row], scale: Scale) -> Figure:
-        """The figure, from the rows of these runs."""
-
-
-class Experiment(Planned, Protocol):
-    """The module of an experiment."""
-
-    def tables(self, rows: Sequence[Row], scale: Scale) -> list[Table]:
-        """Its tables, from the rows of these runs."""
-
-
-FIGURES: dict[str, PaperFigure] = {
-    "fig2": fig2,
-    "instances": instances,
-    "fig3": fig3,
-    "fig4": fig4,
-    "fig5": fig5,
-    "rho": theory,
-    "beyond": beyond,
-}
-EXPERIMENTS: dict[str, Experiment] = {
-    "robustness": robustness,
-    "tuning": tuning,
-    "published": accuracies,
-}

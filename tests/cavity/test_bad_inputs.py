@@ -20,7 +20,7 @@ from fermibose.cavity import (
 from fermibose.cavity.channel import LatticeError, check_size
 from fermibose.errors import InputError
 from fermibose.theory import Problem
-from fermibose_paper.single import measure_messages
+from fermibose_paper.instances import measure_messages
 
 MESSAGES = (amp, belief_propagation)
 ALL = (*MESSAGES, hmc, ground_state)

@@ -14,7 +14,7 @@ from fermibose.cavity import amp, bp_memory, ground_state, hmc, sample_instance
 from fermibose.cli import app
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solve
-from fermibose_paper.single import (
+from fermibose_paper.instances import (
     measure_messages,
     measure_representation,
     measure_sampling,

@@ -58,6 +58,6 @@ MUTANTS = [
     ("attack: random points miscounted", "fermibose/attacks/masking.py", "by_chance += int(misclassified(logits, label).any())", "by_chance += int(misclassified(logits, label).all())", "tests/attacks/test_audit.py"),
     ("attack: one precision compared with itself", "fermibose/attacks/victim.py", "if dtype == self.x.dtype:", "if True:", "tests/attacks/test_audit.py"),
     ("attack: a given rival not asked", "fermibose/attacks/audit.py", "partial(transfer, rival=rival)", "partial(transfer, rival=None)", "tests/attacks/test_audit.py"),
-    ("attack: refused only when its turn comes", "fermibose/cli/attack.py", "check_attack(_FUNCTIONS.get(name, name), threat)", "pass", "tests/attacks/test_cli_attack.py"),
+    ("attack: refused only when its turn comes", "fermibose/cli/attack.py", "check_attack(_FUNCTIONS[name], threat)", "pass", "tests/attacks/test_cli_attack.py"),
     ("attack: what is inconclusive unmentioned", "fermibose/attacks/audit.py", '; inconclusive: {unclear}" if unclear', '" if unclear', "tests/attacks/test_audit.py"),
 ]  # fmt: skip

@@ -22,11 +22,11 @@ from fermibose.machine import (
     train_mlp,
     train_rbf_svm,
 )
-from fermibose_paper import accuracies, beyond, fig4, fig5, methods, robustness, scale, tuning
+from fermibose_paper import accuracies, beyond, fig4, fig5, robustness, scale, tuning
 from fermibose_paper.cli import app
+from fermibose_paper.figures import EXPERIMENTS
 from fermibose_paper.measure import Images
-from fermibose_paper.methods import METHODS, fit, is_random
-from fermibose_paper.story import EXPERIMENTS
+from fermibose_paper.tuning import METHODS, fit, is_random
 
 TINY = scale.Scale("tiny", "mnist5k", (0.4,), (0.4,), seeds=2, hidden=5, epochs=2)
 
@@ -72,7 +72,7 @@ def test_an_unknown_method_is_refused(data):
 
 def test_a_method_is_attacked_on_the_first_images_of_each_class(data):
     also = ["areas", "certificate", "pgd"]
-    found = methods.measure_robustness(
+    found = robustness.measure_robustness(
         method=METHODS["MLP"], dataset="mnist5k", per_class=3, also=also, data=data, seed=1
     )
     net = train_mlp(data.x_train, data.y_train, Recipe(seed=1)).net
@@ -92,12 +92,12 @@ def test_a_method_is_attacked_on_the_first_images_of_each_class(data):
 
 def test_auto_attack_gives_every_seed_other_images(monkeypatch):
     seen = []
-    monkeypatch.setattr(methods, "_auto", lambda net, images, threat, seed: seen.append(images))
+    monkeypatch.setattr(robustness, "_auto", lambda net, images, threat, seed: seen.append(images))
     x = np.repeat(np.arange(40.0)[:, None], 2, 1)
     images = (x, np.repeat([0, 1], 20))
     for seed in range(10):
-        methods.under_auto_attack(None, images, seed)
-    drawn = [taken[0][:, 0].tolist() for taken in seen[:: len(methods.THREATS)]]
+        robustness.under_auto_attack(None, images, seed)
+    drawn = [taken[0][:, 0].tolist() for taken in seen[:: len(robustness.THREATS)]]
     assert drawn[0] == [0, 1, 20, 21]
     assert sorted(image for taken in drawn for image in taken) == x[:, 0].tolist()
 
@@ -129,7 +129,7 @@ def test_tables_of_robustness_tell_everything_that_was_measured():
         "audit": {"established": False, "verdict": "not so"},
         "auto": auto,
         "auto all": auto["linf 0.1"],
-        "certificate": {n: {"certified": [0.5], "pgd": [0.75]} for n in methods.CERTIFIED},
+        "certificate": {n: {"certified": [0.5], "pgd": [0.75]} for n in robustness.CERTIFIED},
         "pgd": dict.fromkeys(robustness.STRENGTHS, 0.6),
     }
     rows = [row({"clean": 0.8} | looks, name="robustness", method=METHODS["MLP"])]
@@ -219,17 +219,17 @@ def test_a_variant_is_the_machine_with_one_change(options, changed, data):
 def test_the_command_prints_and_writes_the_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(scale, "quick", lambda folder: TINY)
     options = ["--engine", "in-process", "--output", str(tmp_path)]
-    done = CliRunner().invoke(app, ["reproduce", "published", *options], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["reproduce", "accuracies", *options], catch_exceptions=False)
     assert done.exit_code == 0
-    assert "published: 5 runs, 5 computed now" in done.stdout
-    (table,) = json.loads((tmp_path / "published.json").read_text())
+    assert "accuracies: 5 runs, 5 computed now" in done.stdout
+    (table,) = json.loads((tmp_path / "accuracies.json").read_text())
     assert table["head"][:3] == ["net", "d_F", "accuracy (%)"]
     labelled = next(line for line in table["rows"] if line[0] == "labelled")
     assert labelled[2] in done.stdout
     verdicts = json.loads((tmp_path / "verdicts.json").read_text())
     assert {v["verdict"] for v in verdicts} == {"not comparable, other images"}
-    assert "published.json, verdicts.json" in done.stdout
-    again = CliRunner().invoke(app, ["reproduce", "published", *options], catch_exceptions=False)
+    assert "accuracies.json, verdicts.json" in done.stdout
+    again = CliRunner().invoke(app, ["reproduce", "accuracies", *options], catch_exceptions=False)
     assert "5 runs, 0 computed now" in again.stdout
 
 

@@ -20,12 +20,12 @@ from fermibose.machine import Recipe, train, train_mlp
 from fermibose.plotting import COLOURS
 from fermibose_paper import beyond, fig3, fig4, fig5, published, scale
 from fermibose_paper.cli import app
+from fermibose_paper.figures import FIGURES
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.measure import Images
 from fermibose_paper.run import run
 from fermibose_paper.series import over_seeds, series
 from fermibose_paper.store import Store
-from fermibose_paper.story import FIGURES
 from fermibose_paper.verdict import Verdict
 
 TINY = scale.Scale(
@@ -392,7 +392,7 @@ def staged(tiny, monkeypatch):
             )
             for name in what
         }
-        monkeypatch.setattr("fermibose_paper.story.FIGURES", figures)
+        monkeypatch.setattr("fermibose_paper.figures.FIGURES", figures)
 
     return stage
 

@@ -19,14 +19,14 @@ from fermibose.errors import FileFormatError, InputError
 from fermibose_paper import fig4, robustness, story
 from fermibose_paper import scale as scales
 from fermibose_paper.cli import app
+from fermibose_paper.figures import EXPERIMENTS, FIGURES
 from fermibose_paper.measure import Images
-from fermibose_paper.methods import METHODS
 from fermibose_paper.page import Badge
 from fermibose_paper.robustness import read_lines, write_lines
 from fermibose_paper.run import run
 from fermibose_paper.store import Store
-from fermibose_paper.story import EXPERIMENTS, FIGURES
 from fermibose_paper.texts import ABOUT, ERRATA
+from fermibose_paper.tuning import METHODS
 from fermibose_paper.verdict import Verdict
 
 TINY = replace(scales.quick(), sweep=(0.2, 0.4), coarse=(0.3,), seeds=1, hidden=5, epochs=2)

@@ -9,12 +9,11 @@ from paper_rows import row
 from fermibose.cavity import amp, sample_instance
 from fermibose.plotting import canvas
 from fermibose.theory import Problem, solve
-from fermibose_paper import fig2, instances
-from fermibose_paper import theory as rho
-from fermibose_paper.instances import chance, two_sigma
+from fermibose_paper import fig2, instances, rho
+from fermibose_paper.fig2 import draw_methods
+from fermibose_paper.instances import chance, measure_instance, two_sigma
 from fermibose_paper.scale import full, quick
-from fermibose_paper.single import draw_methods, measure_instance
-from fermibose_paper.theory import curve_of, measure_curve
+from fermibose_paper.theory_curves import curve_of, measure_curve
 
 
 def curve_row(parameter, values, **columns):

@@ -144,3 +144,17 @@ def looks(*, data: object, seed: int) -> dict:
 def unspeakable(*, seed: int) -> dict:
     """An error that quotes half of a character."""
     raise ValueError("half \ud800 of it")
+
+
+@measurement("tally", version=1)
+def other_tally(*, scale: float, seed: int) -> dict:
+    """Another function under a name that is taken."""
+    return {"other": scale}
+
+
+@measurement("spoils", version=1)
+def spoils(*, values: list, seed: int) -> dict:
+    """Sorts what it was given, in place."""
+    first = values[0]
+    values.sort()
+    return {"first": first}

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -215,6 +216,64 @@ def test_a_job_beyond_the_time_limit_fails_and_the_others_finish(tmp_path):
     assert [row.seed for row in outcome.failures] == [1]
     assert outcome.failures[0].error == "it took longer than the time limit of 1 s"
     assert not outcome.interrupted
+
+
+def test_the_time_limit_holds_while_other_workers_are_busy_and_for_jobs_that_travel(tmp_path):
+    """Quick jobs come in all the time, and the slow ones stand among quick ones."""
+    jobs = [
+        Job(measures.tally, {"scale": 1.0}, seed=seed, context={"pause": pause})
+        for seed, pause in enumerate([0.0] * 30 + [60.0] + [0.02] * 150)
+    ]
+    outcome = run(jobs, Store(tmp_path / "s"), engine="local:2", time_limit=1.5)
+    assert [row.seed for row in outcome.failures] == [30]
+    assert sum(row.result is not None for row in outcome.rows) == 180
+
+
+def test_slow_jobs_behind_a_quick_one_are_stored_one_by_one(tmp_path):
+    """A chunk ends after a tenth of a second, whatever the first job made us expect."""
+    pauses = [0.0] * 4 + [1.0] * 4
+    jobs = [
+        Job(measures.tally, {"scale": 1.0}, seed=seed, context={"pause": pause})
+        for seed, pause in enumerate(pauses)
+    ]
+    counts = []
+    real = Store.record
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Store, "record", lambda self, some: (counts.append(len(some)), real(self, some))
+        )
+        outcome = run(jobs, Store(tmp_path / "s"), engine="local:1")
+    assert [row.seed for row in outcome.rows if row.result is None] == []
+    assert sum(counts) == 8
+    assert max(counts[-3:]) == 1
+
+
+def test_an_engine_that_was_interrupted_can_be_used_again(tmp_path):
+    slow = [Job(measures.tally, {"scale": 1.0}, seed=n, context={"pause": 30.0}) for n in range(2)]
+    timer = threading.Timer(5.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with engine_named("local:2") as engine:
+        timer.start()
+        assert run(slow, Store(tmp_path / "s"), engine=engine).interrupted
+        started = time.monotonic()
+        quick = [Job(measures.tally, {"scale": 2.0}, seed=n) for n in range(2)]
+        assert run(quick, Store(tmp_path / "s"), engine=engine).computed == 2
+        assert time.monotonic() - started < 25  # and did not wait for the slow ones
+
+
+def test_two_functions_under_one_name_are_refused(tmp_path):
+    with pytest.raises(InputError, match="tally and other_tally, are both the measurement 'tally'"):
+        run(
+            [Job(measures.tally, {"scale": 1.0}), Job(measures.other_tally, {"scale": 1.0})],
+            Store(tmp_path / "s"),
+        )
+
+
+def test_a_function_that_changes_its_arguments_changes_nothing_else(tmp_path):
+    job = Job(measures.tally, {"scale": 1.0, "kind": ["b", "a"]})
+    spoilt = Job(measures.spoils, {"values": [3, 1, 2]})
+    rows = [run([spoilt], Store(tmp_path / name)).rows[0].result for name in ("a", "b")]
+    assert rows == [{"first": 3}] * 2
+    assert (spoilt.params, job.params["kind"]) == ({"values": [3, 1, 2]}, ["b", "a"])
 
 
 def test_a_time_limit_that_cannot_be_kept_is_refused(tmp_path):

@@ -8,10 +8,10 @@ import pytest
 
 from fermibose.errors import FileFormatError, InputError
 from fermibose_paper import Job, Store, run
+from fermibose_paper.instances import measure_instance
 from fermibose_paper.job import encode
 from fermibose_paper.measure import measure_training
 from fermibose_paper.migration import main, migrate
-from fermibose_paper.single import measure_instance
 
 NET = {"coupling": "averaged", "d_f": 0.2, "dataset": "mnist5k", "hidden": 1000, "epochs": 100}
 SUMMARY = {"test_accuracy": 0.85, "boson_distance": float("nan")}
@@ -105,6 +105,14 @@ def test_nets_that_differ_are_not_mixed(tmp_path):
     (row,) = Store(tmp_path / "new.db").rows()
     assert row.params == NET | {"also": ["courses"]}
     assert encode(row.result, "row") == encode(LOOKS["measure_training", 1], "row")
+
+
+def test_pgd_of_another_strength_is_left_out(tmp_path):
+    rows = [*looks(0, "measure_training")]
+    rows.append(("measure_pgd", 1, NET | {"epsilon": 0.2}, 0, "checksum", {"pgd_accuracy": 0.1}))
+    migrate(old_store(tmp_path / "old.db", rows), tmp_path / "new.db")
+    (row,) = Store(tmp_path / "new.db").rows()
+    assert row.params["also"] == ["courses"]
 
 
 def test_the_command_says_what_it_did_or_why_not(tmp_path, capsys):

@@ -321,3 +321,18 @@ def test_a_store_that_is_replaced_or_emptied_meanwhile_is_told(filled, copy, tmp
             run(tallies(16), store)
         if Path(path).exists():  # and nothing was written to what lies there now
             assert not Path(path).stat().st_size or Store(path).rows() == []
+
+
+def test_damaged_and_failed_rows_do_not_keep_others_from_being_selected(copy):
+    store = Store(copy)
+    run([Job(measures.fails_on, {"bad": 0}, seed=0)], store)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE results SET seconds = 7 WHERE name = 'tally' AND seed = 3")
+    rows = store.select(tallies())
+    assert [row.seed for row in rows if row.result is None] == [3]
+    assert len(store.digest()) == 64
+
+
+def test_a_job_without_a_row_is_of_its_data_all_the_same(tmp_path):
+    job = Job(measures.looks, data=SimpleNamespace(load=partial(data, "images")))
+    assert Store(tmp_path / "s").rows_of([job])[0].data == "images"

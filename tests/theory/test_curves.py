@@ -23,8 +23,8 @@ from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, tr
 from fermibose.theory import curves as curves_module
 from fermibose.theory import phases as phases_module
 from fermibose.theory.replica import distance
-from fermibose_paper import theory as figures_module
-from fermibose_paper.theory import figure_2, figure_attack, figure_rho
+from fermibose_paper import theory_curves as figures_module
+from fermibose_paper.theory_curves import figure_2, figure_attack, figure_rho
 
 BITS = """
 import numpy as np

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import erf
 
 from fermibose.errors import InputError
-from fermibose.theory import Problem, solve
+from fermibose.theory import Problem, solution, solve
 from fermibose.theory.solution import (
     accuracy,
     adversarial_accuracy,
@@ -94,10 +94,10 @@ def test_a_steep_activation_is_tanh_of_larger_weights(k):
 
 
 def test_the_loss_is_computed_once(monkeypatch):
-    solution = solve(Problem())
+    found = solve(Problem())
     calls = []
     monkeypatch.setattr(solution, "generalization_loss", lambda *_: calls.append(1) or 0.5)
-    assert solution.generalization_loss == solution.generalization_loss == 0.5
+    assert found.generalization_loss == found.generalization_loss == 0.5
     assert len(calls) == 1
 
 

@@ -126,8 +126,9 @@ def audit(
         other = None
         if rival is not None:  # one that cannot serve is refused now, too
             other = stack.enter_context(victim_of(rival, victim.x, victim.y, threat))
-        advance = stack.enter_context(progress_bar("audit", 13, show=show))  # 3 attacks, 10 checks
         steps = _everything(victim.classes, seed, square_queries)
+        turns = len(steps) + len(_questions(other, features))
+        advance = stack.enter_context(progress_bar("audit", turns, show=show))
         withstood, robust, flags = _attack_in_turn(victim, threat, steps, advance)
         sample = _evenly(victim.correct, probe)
         looked_at = Probe(victim.part(sample), withstood[sample], threat, tolerance, seed)

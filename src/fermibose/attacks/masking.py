@@ -30,7 +30,7 @@ from fermibose.attacks.victim import AttackResult, Victim, misclassified
 from fermibose.machine import FermiBoseNet
 
 # How far the checks look. Not tuned: with these, and a tolerance of 0.02, the nets of
-# benchmarks/robustness.py and test_audit.py are established, and those masked in four known ways
+# `fbm reproduce robustness` and test_audit.py are established, and those masked in four known ways
 # (test_audit.py) are not.
 EPSILON_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 STEPS = (5, 10, 20, 40, 80)

@@ -30,17 +30,18 @@ if TYPE_CHECKING:
     from fermibose.data import Dataset
 
 
-class AttackName(StrEnum):
-    """The attacks that can be asked for (typer's lists take no Literal)."""
-
-    fgsm = "fgsm"
-    one_step_l2 = "one_step_l2"
-    pgd = "pgd"
-    noise = "noise"
-    auto = "auto"
-
-
-_FUNCTIONS = {"noise": "gaussian_noise", "auto": "auto_attack"}  # where the names differ
+# Names on the command line and the functions of fermibose.attacks that they stand for
+_FUNCTIONS = {
+    "fgsm": "fgsm",
+    "one_step_l2": "one_step_l2",
+    "pgd": "pgd",
+    "noise": "gaussian_noise",
+    "auto": "auto_attack",
+}
+if TYPE_CHECKING:
+    AttackName = str
+else:  # typer's lists take no Literal
+    AttackName = StrEnum("AttackName", list(_FUNCTIONS))
 
 
 def attack(
@@ -79,7 +80,7 @@ def attack(
     threat = ThreatModel(norm, eps)
     chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     for name in chosen:  # one that cannot run is refused before any does
-        check_attack(_FUNCTIONS.get(name, name), threat)
+        check_attack(_FUNCTIONS[name], threat)
     check_folder(output)
     net, dataset = load_attacked(model, data, folder, per_class)
     results: list[AttackResult] = []
@@ -104,19 +105,15 @@ def attack(
 
 
 def _attack_named(name: str, **options: Any) -> "Callable[..., AttackResult]":
+    """The attack with those of the options that it takes."""
     from functools import partial
+    from inspect import signature
 
     from fermibose import attacks
 
-    seed = options["seed"]
-    named: dict[str, Callable[..., AttackResult]] = {
-        "fgsm": attacks.fgsm,
-        "one_step_l2": attacks.one_step_l2,
-        "pgd": partial(attacks.pgd, **options),
-        "noise": partial(attacks.gaussian_noise, seed=seed),
-        "auto": partial(attacks.auto_attack, seed=seed),
-    }
-    return named[name]
+    function = getattr(attacks, _FUNCTIONS[name])
+    takes = signature(function).parameters
+    return partial(function, **{key: value for key, value in options.items() if key in takes})
 
 
 def _curve(net: "FermiBoseNet", dataset: "Dataset", threat: "ThreatModel", seed: int) -> "Curve":

@@ -1,19 +1,20 @@
-"""Curves of the replica theory: as measurements, as in the published figures, and along ρ."""
+"""Curves of the replica theory, as measurements that figures share, and of the published figures.
+
+The last, ``figure_2`` and so on, are the theory alone, without store and instances; what ``fbm
+reproduce`` makes stands in the modules of the figures.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from fermibose.plotting import COLOURS, canvas, figure
+from fermibose.plotting import COLOURS, figure
 from fermibose.theory import Curve, Problem, draw_stability, missing, trace
 from fermibose_paper.job import Job, measurement
-from fermibose_paper.scale import Scale
 from fermibose_paper.series import Floats, finished
 from fermibose_paper.store import Row
-from fermibose_paper.verdict import Verdict
 
 QUANTITIES = ("M", "q", "generalization_loss", "accuracy", "fermion_distance", "rs_stable")
 
@@ -60,49 +61,6 @@ def draw_curve(ax: Any, curve: dict[str, Any] | None, quantity: str, label: str)
     if curve is not None:
         look = {"linewidth": 1.3, "label": "theory"}
         draw_stability(ax, curve["values"], curve[quantity], curve["rs_stable"] > 0, **look)
-
-
-def plan(scale: Scale) -> list[Job]:
-    """One curve; half of its points lie in the last tenth, where the accuracy falls."""
-    return [curve_job("rho", figure_values("rho", 2 * scale.theory_points))]
-
-
-def draw(rows: Sequence[Row], scale: Scale) -> Figure:
-    """The accuracy."""
-    with canvas(size=(5.6, 3.8)) as (fig, ax):
-        draw_curve(ax, curve_of(rows, "rho"), "accuracy", "fraction of boson pairs ρ")
-        ax.axhline(0.5, color="0.6", linewidth=0.8, linestyle="--", label="chance")
-        ax.legend(loc="lower left")
-        ax.set(ylabel="test accuracy", ylim=(0.45, 1))
-    return fig
-
-
-def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
-    """The paper's words: the accuracy deteriorates sharply above a threshold."""
-    curve = curve_of(rows, "rho")
-    if curve is None:
-        return []
-    rho, accuracy = curve["values"], curve["accuracy"]
-    before = accuracy[rho <= 0.9 + 1e-9]
-    chance = rho[accuracy < 0.5 + 1e-6]
-    threshold = f"chance from ρ = {chance.min():.3f} on" if len(chance) else "chance not reached"
-    return [
-        Verdict.at_most(
-            "rho",
-            "accuracy lost from ρ = 0 to 0.9 is small",
-            100 * float(np.ptp(before)),
-            bound=5.0,
-            unit="points",
-        ),
-        Verdict.at_least(
-            "rho",
-            "accuracy lost from ρ = 0.9 to 1 is large",
-            100 * float(before[-1] - accuracy.min()),
-            bound=30.0,
-            unit="points",
-            note=threshold,
-        ),
-    ]
 
 
 def figure_values(parameter: str, points: int) -> Floats:
