@@ -1,16 +1,25 @@
-"""How many files a reader crosses to follow a call: counted by a trace of what runs."""
+"""How many files a reader crosses to follow a call: counted by a trace of what runs.
+
+Of a solver, of AMP, of a classifier, of the audit, and of a figure from command to verdict.
+"""
 
 import sys
+from itertools import count
 
 import pytest
+from typer.testing import CliRunner
 
 from fermibose import FermiBoseClassifier
 from fermibose.attacks import ThreatModel, audit
 from fermibose.cavity import amp, sample_instance
 from fermibose.data import load_digits, per_class
 from fermibose.theory import Problem, solve
+from fermibose_paper import scale
+from fermibose_paper.cli import app
 
 HOT = Problem(alpha=0.5, beta=5.0)
+# What every room stands on, and nobody has to open to follow a call
+BASE = ("checks", "compute", "energy", "files", "plotting", "progress", "statistics")
 
 
 def files_crossed(call):
@@ -50,3 +59,18 @@ def test_a_call_is_followed_through_few_files(name):
     most, call = calls()[name]
     found = files_crossed(call)
     assert len(found) <= most, found
+
+
+def test_a_figure_is_followed_through_few_files(tmp_path, monkeypatch):
+    tiny = scale.Scale("tiny", "mnist5k", (0.2,), (0.2,), seeds=1, epochs=1, hidden=5)
+    monkeypatch.setattr(scale, "quick", lambda folder: tiny)
+    folders = (tmp_path / str(number) for number in count())
+
+    def reproduce():
+        command = ["reproduce", "fig4", "--engine", "in-process", "--output", str(next(folders))]
+        done = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert "fig4: 3 runs, 3 computed now" in done.stdout
+
+    base = {f"/{name}.py" for name in BASE}
+    found = [file for file in files_crossed(reproduce) if file not in base]
+    assert len(found) <= 27, "\n".join(found)

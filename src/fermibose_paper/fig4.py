@@ -175,7 +175,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         )
     ]
     averaged, labelled = _accuracy(rows, "averaged"), _accuracy(rows, "labelled")
-    if len(averaged.within(*published.COMPARED)) > 5:
+    if len(averaged.within(*published.COMPARED_D_F)) > 5:
         found += _curve_verdicts(averaged, unlike)
         found += _gain_verdicts(averaged, float(mlp), float(mlp_error))
         found += _mark_verdicts(averaged, mlp)
@@ -200,7 +200,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
 
 
 def _curve_verdicts(averaged: Series, unlike: bool) -> list[Verdict]:
-    compared = averaged.within(*published.COMPARED)
+    compared = averaged.within(*published.COMPARED_D_F)
     target = published.at(compared.x, "test_accuracy_percent", published.sweep())
     off = compared.mean - target
     error = float(np.sqrt((compared.error**2).sum())) / max(len(off), 1)
@@ -289,7 +289,9 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
 
 
 def _distance_verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    fermion = _distance(rows, "averaged", "recorded_fermion_distance").within(*published.COMPARED)
+    fermion = _distance(rows, "averaged", "recorded_fermion_distance").within(
+        *published.COMPARED_D_F
+    )
     target = published.at(fermion.x, "recorded_fermion_distance", published.sweep())
     return [
         Verdict.at_most(
@@ -319,7 +321,7 @@ def _marks(found: Series, mlp: float) -> Marks:
 
 def _noise(found: Series) -> float | None:
     """Typical standard error, apart from the d_F next to 0, at which nets hardly learn."""
-    return typical_error(found.within(*published.COMPARED))
+    return typical_error(found.within(*published.COMPARED_D_F))
 
 
 def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:

@@ -85,7 +85,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
             )
         )
         averaged, labelled = (
-            _areas(rows, attack, c).within(*published.COMPARED) for c in COUPLINGS
+            _areas(rows, attack, c).within(*published.COMPARED_D_F) for c in COUPLINGS
         )
         if len(averaged):
             target = published.at(averaged.x, f"{attack}_area", published.areas())

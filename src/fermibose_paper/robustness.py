@@ -161,7 +161,7 @@ LOOKS: dict[str, Callable[[nn.Module, Pictures, int], dict[str, Any]]] = {
 Results = dict[int, dict[str, Any]]  # of one method, by seed
 
 # d_F marked in the paper's figures, where areas are published.
-MARKED = (0.09, 0.2, 0.375, 0.465, 0.8, 0.9, 1.0, 1.1, 1.2)
+AREAS_D_F = (0.09, 0.2, 0.375, 0.465, 0.8, 0.9, 1.0, 1.1, 1.2)
 PROVED = (*COMPARED, "machine, averaged, d_F 0.465")
 SAMPLE = (*COMPARED, "kernel ridge")
 STRENGTHS = {"linf 0.05": "ℓ∞ 0.05", "linf 0.1": "ℓ∞ 0.1", "linf 0.2": "ℓ∞ 0.2", "l2 1.0": "ℓ2 1.0"}
@@ -190,7 +190,7 @@ def plan(scale: Scale) -> list[Job]:
             params |= {"per_class": 10 if scale.sample else 100, "also": also}
             jobs.append(Job(measure_robustness, params, seed, data))
     if not scale.sample:
-        jobs += [*scale.jobs("mlp", [None]), *scale.jobs("averaged", MARKED)]
+        jobs += [*scale.jobs("mlp", [None]), *scale.jobs("averaged", AREAS_D_F)]
     return jobs
 
 
@@ -312,7 +312,7 @@ def _pgd_beside_auto(rows: Sequence[Row]) -> Table:
 def _published_nets(rows: Sequence[Row]) -> Table:
     """The nets of which the paper publishes areas."""
     lines = []
-    for d_f in (None, *MARKED):
+    for d_f in (None, *AREAS_D_F):
         chosen = {"coupling": "mlp" if d_f is None else "averaged", "d_f": d_f}
         runs = [run.result for run in finished(rows, "fgsm_area", **chosen)]
         if runs:

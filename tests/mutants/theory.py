@@ -23,7 +23,7 @@ MUTANTS = [
     ("theory: an interval of one end", "fermibose/theory/phases.py", "if ends.size != 2 or", "if", "tests/theory/test_stability.py"),
     ("theory: a map of one row", "fermibose/theory/phases.py", "self.y_values.size) == 1:", "self.y_values.size) == 0:", "tests/theory/test_curves.py"),
     ("theory: an empty diagram", "fermibose/theory/phases.py", "if len(diagram.failures) == columns.size", "if False and columns.size", "tests/theory/test_curves.py"),
-    ("theory: AT of a coarse lattice", "fermibose/theory/replica.py", "if error <= _ENOUGH * at or", "if True or", "tests/theory/test_brute_force.py"),
+    ("theory: AT of a coarse lattice", "fermibose/theory/replica.py", "if error <= _AT_TOLERANCE * at or", "if True or", "tests/theory/test_brute_force.py"),
     ("theory: error of AT too small", "fermibose/theory/replica.py", "abs(at - scale * thin", "1e-3 * abs(at - scale * thin", "tests/theory/test_stability.py"),
     ("theory: CSV written in place", "fermibose/theory/curves.py", "with replacing(path) as draft, draft.open(", "draft = Path(path)\n    with draft.open(", "tests/theory/test_curves.py"),
     ("theory: points begun lost by Ctrl-C", "fermibose/theory/curves.py", "[*stop.done, begun]", "stop.done", "tests/theory/test_curves.py"),

@@ -6,7 +6,7 @@ r"""The channel of one pair: what e^{−βH} does to a Gaussian field of *any* c
 In the limit of many weights V is a multiple of the identity and Z a separable convolution, which
 :mod:`fermibose.theory.channel` uses. A single instance has a V of its own for every pair (and in
 belief propagation for every message), so the sums are taken pair by pair: over a lattice in the
-same turned plane, r = (z₁ − z₂)/√2 and t = (z₁ + z₂)/√2, in a window that holds all but e^{−DEPTH}
+same turned plane, r = (z₁ − z₂)/√2 and t = (z₁ + z₂)/√2, in a window that holds all but e^{−_DEPTH}
 of the weight.
 
 What lattice and window must achieve is in ``tests/cavity/test_pair_channel.py``: errors of ln Z,

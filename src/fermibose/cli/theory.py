@@ -13,10 +13,8 @@ from fermibose.cli.options import PROBLEM, Fields, SeedOption, check_folder, con
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
-    from fermibose.theory import Curve, PhaseDiagram, Problem, Solution
-if TYPE_CHECKING:
     from fermibose.cavity import Instance
-    from fermibose.theory import Problem, Solution
+    from fermibose.theory import Curve, PhaseDiagram, Problem, Solution
 
 Axis = tuple[str, float, float, int]
 _AXIS = "NAME FROM TO POINTS"

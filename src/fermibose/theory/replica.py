@@ -38,7 +38,7 @@ _LOST = 1e-5  # weight of the field that floating point may lose
 _NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 
 _GROWTH = 1e-6  # 0.001 at β = 1000, about the coldest that the equations of finite β are solved for
-_ENOUGH = 0.02  # relative error of AT with which it is left
+_AT_TOLERANCE = 0.02  # relative error of AT with which it is left
 _FINENESS = (2.0, 4.0, 8.0, 16.0)  # of grids to try beyond the solution's
 
 
@@ -282,7 +282,7 @@ def resolved_at(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
     at, error = at_eigenvalue(saddle, overlaps)
     for fineness in () if saddle.problem.zero_temperature else _FINENESS:
         assert saddle.lattice is not None
-        if error <= _ENOUGH * at or saddle.lattice.full:
+        if error <= _AT_TOLERANCE * at or saddle.lattice.full:
             break
         saddle = SaddlePoint(saddle.problem, fineness=fineness)
         at, error = at_eigenvalue(saddle, overlaps)

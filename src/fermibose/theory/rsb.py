@@ -204,9 +204,9 @@ def cluster_averages(problem: Problem, clusters: Clusters, lattice: Lattice) -> 
     """F on the lattice, then F₁ from it, then averages over the field between clusters."""
     inner = lattice.channel.effective(problem.delta**2 * clusters.chi1)
     axes = (lattice.r, lattice.t)
-    temperature = problem.beta * clusters.x
-    outer = GaussianChannel(inner.F, temperature, at=axes, on=axes)
-    c = temperature * problem.delta**2 * (clusters.q1 - clusters.q0)
+    level = problem.beta * clusters.x  # β of the clusters
+    outer = GaussianChannel(inner.F, level, at=axes, on=axes)
+    c = level * problem.delta**2 * (clusters.q1 - clusters.q0)
     measure = PairMeasure(problem, *axes, M=clusters.M, Q=clusters.q0)
     return ClusterAverages(
         outer=averages(outer, measure, c=c),

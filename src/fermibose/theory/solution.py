@@ -44,7 +44,7 @@ class Conjugates:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A saddle point as the coarse grid sees it."""
+    """A saddle point, to be compared with others by free energy and order."""
 
     overlaps: Overlaps
     free_energy: float

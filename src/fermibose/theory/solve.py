@@ -45,7 +45,7 @@ _PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unst
 
 # The refinement.
 _SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
-_ENOUGH = 1e-7  # residual at which the fine grid takes over: below any error it estimates
+_HANDOVER = 1e-7  # residual at which the fine grid takes over: below any error it estimates
 _SURE = 2.0  # grids agree on the weight that floating point loses to a few per cent
 
 # From the solution of a neighbouring problem.
@@ -250,7 +250,7 @@ def _refine(problem: Problem, found: Sequence[_Found], *, tol: float | None) -> 
     second, history = SaddlePoint(problem, coarseness=_SECOND), history.elsewhere()
     if second.too_cold(overlaps, margin=_SURE):
         raise cold(problem, overlaps)  # as it would be at the end, after hundreds of iterations
-    rough = iterate(second, to_vector(overlaps), tol=_ENOUGH, max_iterations=12, history=history)
+    rough = iterate(second, to_vector(overlaps), tol=_HANDOVER, max_iterations=12, history=history)
     solution = _finish(problem, rough, history, tol=tol)
     return replace(
         solution,
@@ -294,7 +294,7 @@ def _near(second: SaddlePoint, x: Array, guess: Solution) -> tuple[FixedPoint, S
     if residual < _CLOSE and not second.problem.zero_temperature:
         # Newton's step leaves an error of second order, far below what the grids differ by.
         return FixedPoint(newton, residual**2, 2, True), history
-    enough = max(_ENOUGH, 0.05 * guess.error)
+    enough = max(_HANDOVER, 0.05 * guess.error)
     rough = iterate(second, newton, tol=enough, max_iterations=_NEAR, history=history)
     if not rough.converged or bool(abs(rough.x[0]) < _SMALL) != bool(abs(x[0]) < _SMALL):
         raise far

@@ -20,7 +20,10 @@ MLP_NOISE_AREA = 41.19
 TRAJECTORY_D_F = 0.455  # of Fig. 3 (a), (b)
 PCA_D_F = 1.2  # of Fig. 3 (c)
 EXPLAINED = {"machine": 74.6, "mlp": 54.5}  # %, by three components, Fig. 3 (c), (d)
-COMPARED = (0.05, 1.2)  # d_F between which curves against it are held against the published ones
+COMPARED_D_F = (
+    0.05,
+    1.2,
+)  # d_F between which curves against it are held against the published ones
 CURVES_D_F = (0.09, 0.2, 0.375, 0.465, 0.8, 1.0, 1.2)  # of the noise curves in Fig. 5 (b)
 FGSM_CURVES_D_F = (0.9, 1.1)
 
