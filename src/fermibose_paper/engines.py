@@ -34,6 +34,7 @@ _LOCAL = re.compile(r"local(:0*(?P<workers>[1-9][0-9]{0,5}))?")
 # Of a host by name, or by number as in [::1]; the schemes are Dask's that name a host and a port.
 _ADDRESS = re.compile(r"(tcp|tls|ucx|wss?)://([^\s/:@\[\]]+|\[[^\s/\[\]]+\]):(?P<port>[0-9]{1,5})")
 _SAFE = "What is stored is safe: start again{}; only what is missing will be computed"
+_STARTS = 3  # of the workers of this machine
 _ATTEMPTS = 2  # of a job whose worker died
 _CHUNK_SECONDS = 0.1  # jobs that are quicker travel together; benchmarks/sweep.py measures the rate
 _CHUNK = 100  # at the most
@@ -209,14 +210,24 @@ class DaskEngine:
         }
         self._open.enter_context(dask.config.set(settings))
         self._open.enter_context(_quiet())
-        cluster = LocalCluster(
-            n_workers=self.workers,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-        )
+        for attempt in range(_STARTS):
+            try:
+                cluster = LocalCluster(
+                    n_workers=self.workers,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=0,
+                    silence_logs=logging.CRITICAL,
+                )
+                break
+            except RuntimeError as error:  # a worker died before it could be of use
+                if attempt + 1 == _STARTS:
+                    self.close()
+                    raise FermiboseError(
+                        f"the worker processes of this machine do not start ({error}): make sure "
+                        "that there is memory for them, or use the engine in-process"
+                    ) from None
         self._open.enter_context(cluster)
         client = self._open.enter_context(Client(cluster, set_as_default=False))
         client.register_plugin(_deafness())

@@ -10,7 +10,6 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -105,7 +104,9 @@ class Job:
 
     def __post_init__(self) -> None:
         mark = _importable(self.function)
-        seed = self.seed.item() if isinstance(self.seed, np.integer) else self.seed
+        seed = self.seed
+        if type(seed) is not int and isinstance(seed, np.integer):
+            seed = int(seed)
         if type(seed) is not int or not 0 <= seed < 2**63:
             raise InputError(f"the seed must be an integer from 0 to 2^63 - 1, not {_short(seed)}")
         if not isinstance(self.data, str) and not callable(getattr(self.data, "load", None)):
@@ -114,7 +115,7 @@ class Job:
                 f"not {self.data!r}"
             )
         params, text = _copy(self.params, "params")
-        context, _ = _copy(self.context, "context")
+        context = _copy(self.context, "context")[0] if self.context else {}
         given = [*params, *context, "seed", *([] if isinstance(self.data, str) else ["data"])]
         names = set(given)
         if len(names) < len(given):
@@ -123,7 +124,8 @@ class Job:
                 f"{twice} is given twice: an argument is in params, in context, or the seed "
                 "or the data"
             )
-        if wrong := sorted(names - mark.arguments) or sorted(mark.required - names):
+        if not mark.required <= names <= mark.arguments:
+            wrong = sorted(names - mark.arguments) or sorted(mark.required - names)
             problem = "takes no" if names - mark.arguments else "needs"
             raise InputError(f"the measurement {mark.name!r} {problem} {', '.join(wrong)}")
         self.__dict__.update(
@@ -153,16 +155,18 @@ class Job:
 
 def _copy(values: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
     """The arguments as the worker will see them, and as text; later changes do not reach it."""
-    if not isinstance(values, Mapping):
+    if type(values) is not dict and not isinstance(values, Mapping):
         raise InputError(
             f"{name} must be a dict of arguments by name, not a {type(values).__name__}"
         )
     copy = dict(values)
     if not copy:
         return copy, "{}"
-    if _SCALARS.issuperset(map(type, copy.values())) and {str}.issuperset(map(type, copy)):
-        with suppress(ValueError):  # of NaN, which has a text of its own
+    if _SCALARS.issuperset(map(type, copy.values())) and _STRINGS.issuperset(map(type, copy)):
+        try:
             return copy, _canonical(copy)
+        except ValueError:  # of NaN, which has a text of its own
+            pass
     text = encode(copy, name)
     return decode(text), text
 
@@ -213,6 +217,7 @@ def _importable(function: Callable[..., Any]) -> Measurement:
 _TAG = "$float"
 _BITS = 14_000  # of an integer: Python neither writes nor reads more than 4300 digits
 _SCALARS = {str, bool, int, float, type(None)}
+_STRINGS = {str}
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 

@@ -14,7 +14,7 @@ import pytest
 import sweep_measures as measures
 from sweep_common import bits, jobs_of_all_kinds, wait_for
 
-from fermibose.errors import InputError
+from fermibose.errors import FermiboseError, InputError
 from fermibose_paper import Job, Store, engine_named, run
 from fermibose_paper.engines import perform
 
@@ -258,6 +258,25 @@ def test_an_engine_that_was_interrupted_can_be_used_again(tmp_path):
         quick = [Job(measures.tally, {"scale": 2.0}, seed=n) for n in range(2)]
         assert run(quick, Store(tmp_path / "s"), engine=engine).computed == 2
         assert time.monotonic() - started < 25  # and did not wait for the slow ones
+
+
+def test_workers_that_die_as_they_start_are_started_again_and_not_for_ever(tmp_path, monkeypatch):
+    import distributed
+
+    jobs, real = [Job(measures.tally, {"scale": 1.0})], distributed.LocalCluster
+    starts = []
+
+    def die(**options):
+        starts.append(options)
+        if len(starts) < 3 or len(starts) > 3:
+            raise RuntimeError("Nanny failed to start.")
+        return real(**options)
+
+    monkeypatch.setattr(distributed, "LocalCluster", die)
+    assert run(jobs, Store(tmp_path / "s"), engine="local:1").computed == 1
+    with pytest.raises(FermiboseError, match=r"do not start .*engine in-process"):
+        run(jobs, Store(tmp_path / "other"), engine="local:1")
+    assert len(starts) == 6
 
 
 def test_two_functions_under_one_name_are_refused(tmp_path):
