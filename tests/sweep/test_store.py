@@ -63,16 +63,21 @@ def test_rows_are_selected_without_their_data(tmp_path):
         Job(measures.tally, {"scale": 0.5}, seed=3),
         Job(measures.tally, {"scale": 0.5}, seed=4),
     ]
-    for checksum, result in (("a", '{"seen":"a"}'), ("b", None), ("c", '{"seen":"c"}')):
+    seen = {}
+    for checksum in "abc":
         looks = Job(measures.looks, seed=1, data=SimpleNamespace(load=partial(data, checksum)))
+        seen[looks.key] = checksum
+        result = None if checksum == "b" else f'{{"seen":"{checksum}"}}'
         store.record([(looks, answer(result, None if result else "failed"))])
-        backdate(store, looks.key, f"200{'abc'.index(checksum)}")
+    newest = min(key for key in seen if seen[key] != "b")  # which comes first in the file
+    for key in seen:
+        backdate(store, key, "2002" if key == newest else "2001")
     run([job], store)
     found = store.select(wanted)
-    assert [row.result and row.result.get("seen") for row in found] == ["c", None, None]
+    assert [row.result and row.result.get("seen") for row in found] == [seen[newest], None, None]
     assert [row.result is not None for row in found] == [True, True, False]
     assert [row.error for row in found] == [None, None, None]
-    assert found[0].data == "c"
+    assert found[0].data == seen[newest]
 
 
 def data(checksum):
@@ -317,7 +322,8 @@ def test_a_store_that_is_replaced_or_emptied_meanwhile_is_told(filled, copy, tmp
         path = shutil.copy(filled, tmp_path / f"{number}.db")
         store = Store(path)
         change(path)
-        with pytest.raises(StoreError):
+        told = "is no longer there" if number == 2 else "is no longer the store that was opened"
+        with pytest.raises(StoreError, match=told):
             run(tallies(16), store)
         if Path(path).exists():  # and nothing was written to what lies there now
             assert not Path(path).stat().st_size or Store(path).rows() == []
