@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+PATIENCE = 200.0  # seconds; the slowest tests of a mutant take half of that on two busy cores
 
 
 class Mutant(NamedTuple):
@@ -46,13 +47,26 @@ def survives(mutant: Mutant) -> str | None:
         if mutant.old not in text:
             return "its text is no longer in the source"
         path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-        run = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutant.tests],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(source)},
-            capture_output=True,
-            check=False,
-        )
+        try:
+            run = subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "pytest",
+                    "-x",
+                    "-q",
+                    "-p",
+                    "no:cacheprovider",
+                    mutant.tests,
+                ],
+                cwd=ROOT,
+                env=os.environ | {"PYTHONPATH": str(source)},
+                capture_output=True,
+                check=False,
+                timeout=PATIENCE,
+            )
+        except subprocess.TimeoutExpired:
+            return None  # tests that hang are as good as red
     if run.returncode == 1:
         return None
     return "the tests stayed green" if run.returncode == 0 else "the tests did not run"
