@@ -20,9 +20,8 @@ import time
 
 import numpy as np
 
-from fermibose.theory import Problem, phase_diagram, solve, trace
+from fermibose.theory import QUANTITIES, Problem, phase_diagram, solve, trace
 from fermibose.theory.channel import forget_tables
-from fermibose.theory.curves import COLUMNS
 from fermibose.theory.fixed_point import iterate
 from fermibose.theory.replica import SaddlePoint, to_overlaps, to_vector
 
@@ -91,7 +90,7 @@ def follow(parameter, start, stop):
     forget_tables()
     curve = trace(Problem(), parameter, np.linspace(start, stop, 30))
     assert not curve.failures
-    return [curve.column(name) for name in COLUMNS]
+    return [curve.column(name) for name in QUANTITIES]
 
 
 def processor_time(work):

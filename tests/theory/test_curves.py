@@ -19,9 +19,10 @@ from matplotlib.figure import Figure
 from fermibose.compute import Interrupted
 from fermibose.errors import InputError
 from fermibose.plotting import figure
-from fermibose.theory import ConvergenceError, Problem, phase_diagram, solve, trace
+from fermibose.theory import ConvergenceError, Failure, Problem, phase_diagram, solve, trace
 from fermibose.theory import curves as curves_module
 from fermibose.theory import phases as phases_module
+from fermibose.theory import points as points_module
 from fermibose.theory.replica import distance
 from fermibose_paper import theory_curves as figures_module
 from fermibose_paper.theory_curves import figure_2, figure_attack, figure_rho
@@ -131,7 +132,7 @@ def test_ctrl_c_carries_the_points_that_were_finished(monkeypatch, piece):
     values = [1.0, 1.5, 2.0, 2.5, 3.0]
     monkeypatch.setattr(curves_module, "_PIECE", piece)
     whole = trace(Problem(), "alpha", values)
-    monkeypatch.setattr(curves_module, "solve", interrupting(2.5))
+    monkeypatch.setattr(points_module, "solve", interrupting(2.5))
     with pytest.raises(Interrupted) as caught:
         trace(Problem(), "alpha", values)
     curve = caught.value.done
@@ -141,7 +142,7 @@ def test_ctrl_c_carries_the_points_that_were_finished(monkeypatch, piece):
 
 
 def test_ctrl_c_before_the_first_point_carries_an_empty_curve(monkeypatch):
-    monkeypatch.setattr(curves_module, "solve", interrupting(1.0))
+    monkeypatch.setattr(points_module, "solve", interrupting(1.0))
     with pytest.raises(Interrupted) as caught:
         trace(Problem(), "alpha", [1.0, 2.0])
     assert len(caught.value.done) == 0
@@ -155,7 +156,7 @@ def test_ctrl_c_keeps_failures_and_crosses_processes(monkeypatch):
             raise ConvergenceError("not this one", None)
         return interrupting(2.0)(problem, start, tol=tol)
 
-    monkeypatch.setattr(curves_module, "solve", stubborn)
+    monkeypatch.setattr(points_module, "solve", stubborn)
     with pytest.raises(Interrupted) as caught:
         trace(Problem(), "alpha", [1.0, 1.5, 2.0])
     assert caught.value.done.values.tolist() == [1.0]
@@ -211,7 +212,7 @@ def test_a_diagram_and_what_it_could_not_solve(tmp_path, monkeypatch):
             raise ConvergenceError("not this one", None)
         return solve(problem, start, tol=tol)
 
-    monkeypatch.setattr(curves_module, "solve", stubborn)
+    monkeypatch.setattr(points_module, "solve", stubborn)
     diagram = phase_diagram(
         Problem(), "delta", [0.4, 1.0], "alpha", [0.5, 2.0, 4.0], workers=1, show=False
     )
@@ -279,9 +280,11 @@ def test_figures_say_how_many_points_are_missing(tmp_path, monkeypatch):
     )
     for whole in (curve, diagram):
         assert "not solved" not in texts(whole.draw)
-        assert "(1 point not solved, left out)" in texts(replace(whole, failures=("a",)).draw)
-        assert "(2 points not solved, left out)" in texts(replace(whole, failures=("a", "b")).draw)
-    lame = replace(curve, failures=("a",))
+        one = (Failure(Problem(), "a"), *whole.points[1:])
+        assert "(1 point not solved, left out)" in texts(replace(whole, points=one).draw)
+        two = (one[0], Failure(Problem(), "b"), *whole.points[2:])
+        assert "(2 points not solved, left out)" in texts(replace(whole, points=two).draw)
+    lame = replace(curve, points=(*curve.points, Failure(Problem(), "a")))
     monkeypatch.setattr(figures_module, "trace", lambda *_, **__: lame)
     for draw in (figure_2, figure_rho, figure_attack):
         assert "(1 point not solved, left out)" in texts(draw)

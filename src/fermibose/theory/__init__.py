@@ -4,23 +4,18 @@ Beside the functions that solve a problem, the parts that single instances are b
 saddle-point equations as a map, and what overlaps predict.
 """
 
-from fermibose.theory.curves import (
-    QUANTITIES,
-    SYMBOLS,
-    Curve,
-    check_quantity,
-    draw_stability,
-    missing,
-    trace,
-)
+from fermibose.theory.archive import load, save
+from fermibose.theory.curves import SYMBOLS, Curve, draw_stability, missing, trace
 from fermibose.theory.fixed_point import ConvergenceError, Steps
 from fermibose.theory.phases import PhaseDiagram, critical_point, phase_diagram
+from fermibose.theory.points import Failure, Solutions, check_quantity, solve_many
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
 from fermibose.theory.rsb import BrokenSolution, solve_broken
 from fermibose.theory.solution import (
+    QUANTITIES,
     Conjugates,
     Overlaps,
     Predictions,
@@ -28,6 +23,7 @@ from fermibose.theory.solution import (
     generalization_loss,
 )
 from fermibose.theory.solve import branches, disordered, solve
+from fermibose.theory.susceptibility import Slope, specific_heat, susceptibility
 
 __all__ = [
     "QUANTITIES",
@@ -37,12 +33,15 @@ __all__ = [
     "Conjugates",
     "ConvergenceError",
     "Curve",
+    "Failure",
     "Overlaps",
     "PhaseDiagram",
     "Predictions",
     "Problem",
     "SaddlePoint",
+    "Slope",
     "Solution",
+    "Solutions",
     "Steps",
     "branches",
     "check_quantity",
@@ -50,11 +49,16 @@ __all__ = [
     "disordered",
     "draw_stability",
     "generalization_loss",
+    "load",
     "missing",
     "phase_diagram",
     "saddle_distance",
     "saddle_update",
+    "save",
     "solve",
     "solve_broken",
+    "solve_many",
+    "specific_heat",
+    "susceptibility",
     "trace",
 ]

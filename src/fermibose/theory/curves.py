@@ -1,14 +1,13 @@
 """Curves: solutions along a parameter by continuation, each point starting from the one before.
 
-Also what curves and phase diagrams have in common: the numbers of a solution by their names, a file
-of them, and a line that shows where replica symmetry is stable.
+Also what curves and phase diagrams have in common: the values of a parameter, and a line that shows
+where replica symmetry is stable.
 """
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,20 @@ from numpy.typing import ArrayLike
 from fermibose.checks import number
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
-from fermibose.files import replacing
 from fermibose.plotting import COLOURS, figure
 from fermibose.theory.fixed_point import ConvergenceError
+from fermibose.theory.points import (
+    Attempt,
+    Point,
+    Points,
+    attempt,
+    check_quantity,
+    column,
+    points_of,
+)
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import to_overlaps, to_vector
 from fermibose.theory.solution import Solution
-from fermibose.theory.solve import solve
 
 SYMBOLS = {
     "alpha": "α",
@@ -36,36 +42,31 @@ SYMBOLS = {
     "rho": "ρ",
     "softness": "a",
 }  # the numbers of a problem, and how axes are labelled
-COLUMNS = (
-    "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
-    "boson_distance", "adversarial_area", "training_energy", "at_eigenvalue", "rs_stable",
-    "residual", "iterations", "error", "at_error",
-)  # fmt: skip
-QUANTITIES = (
-    *COLUMNS,
-    "label_stiffness",
-    "mean_field_energy",
-    "energy",
-    "entropy",
-)  # what maps and curves can show
 
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
 _KNOWN = 5  # points that predict the next
 
 
 @dataclass(frozen=True)
-class Curve(Sequence[Solution]):
-    """Solutions along one parameter; a sequence of them, with columns."""
+class Curve(Points, Sequence[Solution]):
+    """Solutions along one parameter; a sequence of them, with columns.
+
+    Points that could not be solved are not among them, but in ``points`` and in its files.
+    """
 
     parameter: str
-    solutions: tuple[Solution, ...]
-    failures: tuple[str, ...] = ()  # points that could not be solved, and are not among them
+    points: tuple[Point, ...]
 
     def __len__(self) -> int:
         return len(self.solutions)
 
     def __getitem__(self, index: Any) -> Any:
         return self.solutions[index]
+
+    @property
+    def solutions(self) -> tuple[Solution, ...]:
+        """The points that were solved."""
+        return tuple(p for p in self.points if isinstance(p, Solution))
 
     @property
     def values(self) -> Array:
@@ -75,11 +76,7 @@ class Curve(Sequence[Solution]):
     def column(self, name: str) -> Array:
         """One quantity along the curve, by its name on a solution."""
         check_quantity(name)
-        return np.array([getattr(s, name) for s in self.solutions], dtype=float)
-
-    def save_csv(self, path: str | Path) -> None:
-        """Write the parameter and every quantity in COLUMNS, one row a point."""
-        write_csv(path, {self.parameter: self.values} | {n: self.column(n) for n in COLUMNS})
+        return column(self.solutions, name)
 
     def draw(
         self, path: str | Path, *, quantities: Sequence[str] = ("generalization_loss", "accuracy")
@@ -130,18 +127,13 @@ def trace(
         )
     except Interrupted as stop:
         begun = stop.__cause__.done if isinstance(stop.__cause__, Interrupted) else []
-        raise Interrupted(_curve(parameter, [*stop.done, begun])) from stop
-    curve = _curve(parameter, done)
-    if not curve.solutions:
-        raise next(point for point in done[0] if isinstance(point, ConvergenceError))
+        finished = chain.from_iterable([*stop.done, begun])
+        raise Interrupted(Curve(parameter, points_of(problems, list(finished)))) from stop
+    found = list(chain.from_iterable(done))
+    curve = Curve(parameter, points_of(problems, found))
+    if not len(curve):
+        raise next(point for point in found if isinstance(point, ConvergenceError))
     return curve
-
-
-def _curve(parameter: str, pieces: Sequence[Sequence[Solution | ConvergenceError]]) -> Curve:
-    """The curve of the points solved, and the failures of the others."""
-    points = [point for piece in pieces for point in piece]
-    solved = tuple(p for p in points if isinstance(p, Solution))
-    return Curve(parameter, solved, tuple(str(p) for p in points if not isinstance(p, Solution)))
 
 
 def along(problem: Problem, parameter: str, values: ArrayLike) -> list[Problem]:
@@ -157,14 +149,12 @@ def at_value(problem: Problem, parameter: str, value: float) -> Problem:
     return replace(problem, **change)
 
 
-def _continue_along(
-    problems: Sequence[Problem], parameter: str, *, tol: float
-) -> list[Solution | ConvergenceError]:
+def _continue_along(problems: Sequence[Problem], parameter: str, *, tol: float) -> list[Attempt]:
     """Solve problems one from another; a failed point is returned as an error and seeds nothing.
 
     Ctrl-C raises Interrupted with the points so far.
     """
-    points: list[Solution | ConvergenceError] = []
+    points: list[Attempt] = []
     try:
         for problem in problems:
             known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
@@ -174,16 +164,6 @@ def _continue_along(
     except KeyboardInterrupt as stop:
         raise Interrupted(points) from stop
     return points
-
-
-def attempt(
-    problem: Problem, start: Solution | None = None, *, tol: float | None = None
-) -> Solution | ConvergenceError:
-    """``solve``, with a failure returned instead of raised."""
-    try:
-        return solve(problem, start, tol=tol)
-    except ConvergenceError as error:
-        return error
 
 
 def _predict(known: Sequence[Solution], parameter: str, value: float) -> Solution:
@@ -233,20 +213,6 @@ def parameter_values(parameter: str, values: Any) -> Array:
             f"values of {parameter} must be a non-empty list of numbers, got {values!r}"
         )
     return array
-
-
-def check_quantity(name: Any) -> None:
-    """Refuse a name that is not a number of a solution."""
-    if not isinstance(name, str) or name not in QUANTITIES:
-        raise InputError(f"{name!r} is not a quantity: use one of {', '.join(QUANTITIES)}")
-
-
-def write_csv(path: str | Path, columns: dict[str, Array]) -> None:
-    """Columns of equal length as a CSV file with a header, whole or not at all."""
-    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
 
 
 def missing(failures: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,19 +15,24 @@ from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
 from fermibose.plotting import figure
 from fermibose.theory.curves import (
-    COLUMNS,
     SYMBOLS,
     along,
     at_value,
-    attempt,
     check_parameter,
-    check_quantity,
     draw_stability,
     missing,
     parameter_values,
-    write_csv,
 )
 from fermibose.theory.fixed_point import ConvergenceError
+from fermibose.theory.points import (
+    Attempt,
+    Point,
+    Points,
+    attempt,
+    check_quantity,
+    column,
+    points_of,
+)
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.solution import Solution
 from fermibose.theory.solve import disordered, solve
@@ -35,27 +41,26 @@ Kind = Literal["order", "at"]
 
 
 @dataclass(frozen=True)
-class PhaseDiagram:
-    """Solutions on a grid; a point that did not converge is None and named in ``failures``."""
+class PhaseDiagram(Points):
+    """Solutions on a grid; a point that could not be solved is None among them."""
 
     x: str
     y: str
     x_values: Array  # (columns,)
     y_values: Array  # (rows,)
-    solutions: tuple[tuple[Solution | None, ...], ...]  # rows of columns
-    failures: tuple[str, ...]
+    points: tuple[Point, ...]  # row by row
+
+    @property
+    def solutions(self) -> tuple[tuple[Solution | None, ...], ...]:
+        """Rows of columns."""
+        found = [p if isinstance(p, Solution) else None for p in self.points]
+        width = self.x_values.size
+        return tuple(tuple(found[i : i + width]) for i in range(0, len(found), width))
 
     def map(self, name: str) -> Array:
         """One quantity as an array (rows, columns), NaN where there is no solution."""
         check_quantity(name)
-        rows = [[np.nan if s is None else getattr(s, name) for s in row] for row in self.solutions]
-        return np.array(rows, dtype=float)
-
-    def save_csv(self, path: str | Path) -> None:
-        """One row a point: both parameters and every quantity of a solution."""
-        x, y = np.meshgrid(self.x_values, self.y_values)
-        grid = {self.x: x.ravel(), self.y: y.ravel()}
-        write_csv(path, grid | {name: self.map(name).ravel() for name in COLUMNS})
+        return column(self.points, name).reshape(self.y_values.size, self.x_values.size)
 
     def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
         """A map of one quantity, with the lines where order and where replica symmetry end.
@@ -128,20 +133,24 @@ def phase_diagram(
             text="phase diagram",
         )
     except Interrupted as stop:
-        raise Interrupted(_diagram(x, columns, y, heights, stop.done)) from stop
-    diagram = _diagram(x, columns, y, heights, points)
+        raise Interrupted(_diagram(x, columns, y, heights, rows, stop.done)) from stop
+    diagram = _diagram(x, columns, y, heights, rows, points)
     if len(diagram.failures) == columns.size * heights.size:
         raise next(p for p in points[0] if isinstance(p, ConvergenceError))
     return diagram
 
 
 def _diagram(
-    x: str, columns: Array, y: str, heights: Array, points: list[list[Solution | ConvergenceError]]
+    x: str,
+    columns: Array,
+    y: str,
+    heights: Array,
+    problems: list[list[Problem]],
+    attempts: list[list[Attempt]],
 ) -> PhaseDiagram:
-    """The diagram of the first rows, as many as there are points of."""
-    failures = (str(p) for row in points for p in row if isinstance(p, ConvergenceError))
-    rows = tuple(tuple(p if isinstance(p, Solution) else None for p in row) for row in points)
-    return PhaseDiagram(x, y, columns, heights[: len(rows)], rows, tuple(failures))
+    """The diagram of the first rows, as many as were attempted."""
+    points = points_of(chain.from_iterable(problems), list(chain.from_iterable(attempts)))
+    return PhaseDiagram(x, y, columns, heights[: len(attempts)], points)
 
 
 def critical_point(

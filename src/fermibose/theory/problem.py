@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from numbers import Real
 from typing import Any, TypeAlias
@@ -93,6 +93,11 @@ class Problem:
                 "at zero temperature (beta = inf) the energy must be smooth: "
                 "use softness > 0 and no hinge of your own, or a large finite beta"
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every parameter by name; a function of your own by its name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: getattr(v, "__name__", repr(v)) if callable(v) else v for k, v in values.items()}
 
     @property
     def zero_temperature(self) -> bool:

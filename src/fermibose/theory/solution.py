@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,12 @@ from fermibose.errors import InputError
 from fermibose.theory.channel import SQRT2, Axis, pair_values
 from fermibose.theory.problem import Array, Problem
 
+QUANTITIES = (
+    "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
+    "boson_distance", "adversarial_area", "training_energy", "mean_field_energy", "energy",
+    "entropy", "at_eigenvalue", "rs_stable", "label_stiffness", "residual", "iterations", "error",
+    "at_error",
+)  # fmt: skip
 # M, and M/√Q, up to which a state is not ordered.
 _LEAVING = (0.1, 0.1)  # where M = 0 is unstable: on its way out of that
 _DYING = (1e-6, 1e-4)  # elsewhere: what an iteration has left of an M on its way to 0
@@ -182,6 +188,10 @@ class Solution(Predictions):
     def rs_stable(self) -> bool:
         """Whether replica symmetry holds (de Almeida-Thouless)."""
         return self.at_eigenvalue < 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every parameter of the problem and every quantity, by name: the row of a table."""
+        return self.problem.to_dict() | {name: getattr(self, name) for name in QUANTITIES}
 
 
 _TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover
