@@ -4,6 +4,8 @@ Beside the functions that solve a problem, the parts that single instances are b
 saddle-point equations as a map, and what overlaps predict.
 """
 
+from fermibose.theory.broken import BrokenSolution, StableError, solve_broken
+from fermibose.theory.broken_curves import BrokenCurve, critical_point_broken, trace_broken
 from fermibose.theory.curves import (
     QUANTITIES,
     SYMBOLS,
@@ -19,7 +21,7 @@ from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
-from fermibose.theory.rsb import BrokenSolution, solve_broken
+from fermibose.theory.rsb import Clusters
 from fermibose.theory.solution import (
     Conjugates,
     Overlaps,
@@ -33,7 +35,9 @@ __all__ = [
     "QUANTITIES",
     "SYMBOLS",
     "Array",
+    "BrokenCurve",
     "BrokenSolution",
+    "Clusters",
     "Conjugates",
     "ConvergenceError",
     "Curve",
@@ -43,10 +47,12 @@ __all__ = [
     "Problem",
     "SaddlePoint",
     "Solution",
+    "StableError",
     "Steps",
     "branches",
     "check_quantity",
     "critical_point",
+    "critical_point_broken",
     "disordered",
     "draw_stability",
     "generalization_loss",
@@ -57,4 +63,5 @@ __all__ = [
     "solve",
     "solve_broken",
     "trace",
+    "trace_broken",
 ]
