@@ -133,7 +133,7 @@ def test_what_never_moves_has_not_converged():
 def test_a_ladder_without_exchange_has_not_converged(monkeypatch):
     monkeypatch.setattr(sampling, "ladder", lambda *_: np.array([1e-6, 2.0]))
     instance = sample_instance(Problem(alpha=0.5, beta=2.0), 10, seed=0)
-    found = hmc(instance, trajectories=400, warm_up=100)
+    found = hmc(instance, trajectories=400, warm_up=90)  # too short to lay another
     assert max(found.agreement.values()) < 1.1
     assert found.exchange == 0
     assert not found.converged

@@ -163,7 +163,7 @@ def solve_broken(
 def disordered_broken(
     problem: Problem, start: BrokenSolution | None = None, *, tol: float = 1e-8
 ) -> BrokenSolution:
-    """The solution with M = 0, whether or not it is stable. ``start`` as of :func:`solve_broken`."""
+    """The solution with M = 0, whether or not it is stable."""
     return _solve(disordered(problem), start, None, tol, kick=False)
 
 

@@ -1,10 +1,9 @@
 """Curves and critical points with one step of replica symmetry breaking."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,8 +33,6 @@ BROKEN_COLUMNS = (
     "adversarial_area", "training_energy", "between", "inside", "stable", "label_stiffness",
     "residual", "iterations", "error",
 )  # fmt: skip
-
-Kind = Literal["order", "at"]
 
 
 @dataclass(frozen=True)
@@ -142,19 +139,16 @@ def critical_point_broken(
     parameter: str,
     *,
     between: tuple[float, float],
-    kind: Kind = "order",
     tol: float = 1e-4,
 ) -> float:
-    """The value of ``parameter`` in the interval ``between`` at which a phase ends, to ``tol``.
+    """The value of ``parameter`` in the interval ``between`` at which order ends, to ``tol``.
 
-    As :func:`critical_point`, with one step of symmetry breaking. ``order``: the broken solution
-    with M = 0 starts to grow a magnetisation, 1 + Xαm² E[y·∇²F₁ y] = 0. ``at``: the larger of the
-    two eigenvalues of the broken solution is 1, and one step is no longer enough.
+    As :func:`critical_point` of kind ``order``, with one step of symmetry breaking: the broken
+    solution with M = 0 starts to grow a magnetisation, 1 + Xαm² E[y·∇²F₁ y] = 0.
     """
     check_problem(problem)
     check_parameter(parameter)
     number("tol", tol, above=0)
-    choice("kind", kind, get_args(Kind))
     ends = parameter_values(parameter, between)
     if ends.size != 2 or not np.all(np.isfinite(ends)) or ends[0] == ends[1]:
         raise InputError(
@@ -165,20 +159,13 @@ def critical_point_broken(
 
     def margin(value: float) -> float:
         there, start = at_value(problem, parameter, value), last[0] if last else None
-        last[:] = [(disordered_broken if kind == "order" else solve_broken)(there, start)]
-        if kind == "order":
-            return last[0].label_stiffness
-        if math.isinf(last[0].eigenvalues.inside):
-            raise InputError(
-                f"an eigenvalue is infinite at {parameter} = {value:g}, and passes 1 nowhere: it "
-                "grows with beta wherever forces jump at zero temperature; ask for a finite beta"
-            )
-        return 1 - max(last[0].eigenvalues)
+        last[:] = [disordered_broken(there, start)]
+        return last[0].label_stiffness
 
     low, high = (margin(float(value)) for value in ends)
     if not low * high < 0:
         raise InputError(
-            f"no transition of kind {kind!r} between {parameter} = {ends[0]:g} and "
-            f"{ends[1]:g}: the margin is {low:.3g} and {high:.3g} there; widen the interval"
+            f"order does not end between {parameter} = {ends[0]:g} and {ends[1]:g}: the label "
+            f"stiffness of M = 0 is {low:.3g} and {high:.3g} there; widen the interval"
         )
     return float(brentq(margin, float(ends[0]), float(ends[1]), xtol=tol))

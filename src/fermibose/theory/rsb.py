@@ -18,8 +18,8 @@ With χ₁ = β(q − q₁), X = χ₁ + y(q₁ − q₀) and ⟨·⟩ the avera
     f = \tfrac{λ_w}{2}q - \frac{q_0-M^2}{2X} - \tfrac{1}{2β}\ln\frac{2πeχ_1}{β}
         - \tfrac{1}{2y}\ln\frac{X}{χ_1} + α E F_1
 
-(labels y = ±1 in y m M and y·∇F₁). There are e^{NΣ} clusters of free energy f_c, and y selects those
-with y = ∂Σ/∂f_c: y f = y f_c − Σ, so
+(labels y = ±1 in y m M and y·∇F₁). There are e^{NΣ} clusters of free energy f_c, and y selects
+those with y = ∂Σ/∂f_c: y f = y f_c − Σ, so
 
 .. math:: Σ = y^2\,∂f/∂y = βx^2\,∂f/∂x, \qquad f_c = f + Σ/y.
 
