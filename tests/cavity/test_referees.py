@@ -139,6 +139,17 @@ def test_a_ladder_without_exchange_has_not_converged(monkeypatch):
     assert not found.converged
 
 
+def test_a_mended_ladder_samples_the_same(monkeypatch):
+    """Two weights by exact integration, from a ladder that had to be laid anew."""
+    instance = two_weights(40.0)
+    monkeypatch.setattr(sampling, "ladder", lambda *_: np.array([0.01, 40.0]))
+    found = hmc(instance, trajectories=3000, warm_up=500, chains=4, seed=1)
+    M, q, _ = exact(instance)
+    assert found.betas.size > 2
+    assert abs(found.M - M) < 5 * found.errors["M"]
+    assert abs(found.q - q) < 5 * found.errors["q"]
+
+
 def test_the_energy_of_a_pair_is_that_of_the_pairs_there_are():
     """Four times the pairs that α says: the mean over them, not over αN."""
     instance = two_weights(3.0)

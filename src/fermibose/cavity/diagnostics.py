@@ -53,7 +53,7 @@ def effective_size(series: Array) -> float:
     if (pairs <= 0).any():
         pairs = pairs[: int((pairs <= 0).argmax())]
     tau = 2 * float(np.minimum.accumulate(pairs).sum()) - 1
-    size = n * chains
+    size = float(n * chains)
     return size / max(tau, 1 / math.log10(size))  # walks that swing beat independent draws a little
 
 

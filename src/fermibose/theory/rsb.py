@@ -301,8 +301,8 @@ def training_energy(problem: Problem, clusters: Clusters, lattice: Lattice) -> f
 
 def distance(a: Clusters, b: Clusters) -> float:
     """Largest difference in M, q₀, q₁, q and χ₁, relative to q and to χ₁ where they are above 1."""
-    overlaps = [abs(getattr(a, name) - getattr(b, name)) for name in ("M", "q0", "q1", "q")]
-    return max(max(overlaps) / max(1.0, b.q), abs(a.chi1 - b.chi1) / max(1.0, b.chi1))
+    overlap = max(abs(a.M - b.M), abs(a.q0 - b.q0), abs(a.q1 - b.q1), abs(a.q - b.q))
+    return max(overlap / max(1.0, b.q), abs(a.chi1 - b.chi1) / max(1.0, b.chi1))
 
 
 def to_vector(clusters: Clusters) -> Array:
