@@ -133,10 +133,21 @@ def test_what_never_moves_has_not_converged():
 def test_a_ladder_without_exchange_has_not_converged(monkeypatch):
     monkeypatch.setattr(sampling, "ladder", lambda *_: np.array([1e-6, 2.0]))
     instance = sample_instance(Problem(alpha=0.5, beta=2.0), 10, seed=0)
-    found = hmc(instance, trajectories=400, warm_up=100)
+    found = hmc(instance, trajectories=400, warm_up=90)  # too short to lay another
     assert max(found.agreement.values()) < 1.1
     assert found.exchange == 0
     assert not found.converged
+
+
+def test_a_mended_ladder_samples_the_same(monkeypatch):
+    """Two weights by exact integration, from a ladder that had to be laid anew."""
+    instance = two_weights(40.0)
+    monkeypatch.setattr(sampling, "ladder", lambda *_: np.array([0.01, 40.0]))
+    found = hmc(instance, trajectories=3000, warm_up=500, chains=4, seed=1)
+    M, q, _ = exact(instance)
+    assert found.betas.size > 2
+    assert abs(found.M - M) < 5 * found.errors["M"]
+    assert abs(found.q - q) < 5 * found.errors["q"]
 
 
 def test_the_energy_of_a_pair_is_that_of_the_pairs_there_are():

@@ -1,5 +1,5 @@
-"""Stability, broken symmetry and critical points. Oracles: the second variation of the 1RSB free
-energy, numerical derivatives of it, an independent 1RSB solution, where M vanishes."""
+"""Stability and critical points of the symmetric solution. Oracles: the second variation of the
+1RSB free energy, where M vanishes, finite temperatures, finer lattices."""
 
 import math
 
@@ -7,25 +7,11 @@ import numpy as np
 import pytest
 
 from fermibose.errors import InputError
-from fermibose.theory import (
-    ConvergenceError,
-    Overlaps,
-    Problem,
-    critical_point,
-    solve,
-    solve_broken,
-)
+from fermibose.theory import Overlaps, Problem, critical_point, solve
 from fermibose.theory.lattice import make_lattice
 from fermibose.theory.replica import PairMeasure, SaddlePoint, at_eigenvalue, averages
 from fermibose.theory.replica import free_energy as symmetric_energy
-from fermibose.theory.rsb import (
-    ClusterEquations,
-    Clusters,
-    cluster_averages,
-    free_energy,
-    free_energy_slope,
-    update,
-)
+from fermibose.theory.rsb import Clusters, cluster_averages, free_energy
 
 
 def broken_energy(problem, clusters, lattice):
@@ -51,107 +37,14 @@ def test_at_is_the_second_variation_of_the_broken_free_energy(x, change):
         measure = PairMeasure(problem, lattice.r, lattice.t, M=s.M, Q=s.Q)
         flat = symmetric_energy(problem, overlaps, averages(lattice.channel, measure, c=c))
         q1 = s.Q + x * eta
-        clusters = Clusters(s.M, s.Q - (1 - x) * eta, q1, problem.beta * (s.q - q1), x)
+        chi1, y = problem.beta * (s.q - q1), problem.beta * x
+        clusters = Clusters(s.M, s.Q - (1 - x) * eta, q1, chi1, y, problem.beta)
         rise = broken_energy(problem, clusters, lattice) - flat
         return 1 + 4 * V**2 * problem.beta * rise / (x * (1 - x) * eta**2)
 
     a, b, d = (curvature(eta * V) for eta in (0.02, 0.04, 0.08))
     at = (8 * a - 6 * b + d) / 3  # a parabola in η, at η = 0
     assert at == pytest.approx(s.at_eigenvalue, rel=1e-2, abs=4e-3)
-
-
-def test_broken_equations_are_derivatives_of_the_broken_free_energy():
-    """At a point that is no solution: ∂f in every direction, against the equations' residuals."""
-    problem = Problem()
-    point = {"M": 1.0, "q0": 1.50, "q1": 1.56, "chi1": 5.5, "x": 0.4}
-    lattice = make_lattice(problem, Overlaps(1.0, 1.56, 5.5), widest=0.03, coarseness=0.8)
-
-    def f(q=None, **moved):
-        p = point | moved
-        if q is not None:
-            p["chi1"] = problem.beta * (q - p["q1"])
-        return broken_energy(problem, Clusters(**p), lattice)
-
-    def slope(name, h=1e-4, **fixed):
-        return (
-            (f(**{name: point[name] + h}, **fixed) - f(**{name: point[name] - h}, **fixed)) / 2 / h
-        )
-
-    clusters = Clusters(**point)
-    average = cluster_averages(problem, clusters, lattice)
-    alpha, d2, beta, lam, x = problem.alpha, problem.delta**2, problem.beta, 0.05, 0.4
-    X, q = clusters.X(beta), clusters.q(beta)
-    level = beta * x
-    assert slope("M") == pytest.approx(
-        clusters.M / X + alpha * problem.m * average.outer.force, abs=1e-6
-    )
-    # ∂f/∂q₀ at fixed q, q₁: x/2 [(q₀−M²)·(−β)/X² … ] collects to x β/2 (αΔ²B₀ − (q₀−M²)/X²).
-    assert slope("q0", q=q) == pytest.approx(
-        level / 2 * (alpha * d2 * average.outer.force2 - (clusters.q0 - clusters.M**2) / X**2),
-        abs=1e-5,
-    )
-    assert slope("x", h=1e-3, q=q) == pytest.approx(
-        free_energy_slope(problem, clusters, average), abs=1e-7
-    )
-    new = update(problem, clusters, average)
-    trace = (problem.alpha * problem.delta / math.sqrt(clusters.q0)) * average.outer.slope
-    assert 1 / new.X(beta) == pytest.approx(lam + trace, rel=1e-12)
-    # Stationarity in χ₁ (q moves with it): λ/2β + … = 0 is the equation for 1/χ₁.
-    spread = alpha * d2 * (average.force2 - average.outer.force2)
-    expected = (
-        lam / beta
-        - 1 / (beta * clusters.chi1)
-        + (clusters.q0 - clusters.M**2) / X**2
-        + (1 / clusters.chi1 - 1 / X) / level
-        - alpha * d2 * average.force2
-        + (trace + level * spread) / beta
-    ) / 2
-    assert slope("chi1", h=1e-3) == pytest.approx(expected, abs=1e-6)
-
-
-def test_broken_solution_at_the_default_point():
-    s = solve_broken(Problem())
-    assert s.converged
-    assert s.residual <= 1e-8
-    assert s.clusters.x == pytest.approx(0.37, abs=0.01)
-    assert pytest.approx(1.01877, abs=1e-5) == s.M
-    assert s.q == pytest.approx(1.68663, abs=2e-5)
-    assert s.clusters.q1 == pytest.approx(1.5753, abs=3e-4)
-    assert s.clusters.q0 == pytest.approx(1.553, abs=5e-4)
-    assert s.free_energy == pytest.approx(0.0794511, abs=1e-7)
-    assert s.free_energy > s.symmetric.free_energy  # broken symmetry raises f
-    assert s.accuracy == pytest.approx(s.symmetric.accuracy, abs=1e-3)
-
-
-def test_no_parisi_parameter_is_said_plainly():
-    """Just past the AT line ∂f/∂x keeps its sign over the range of x searched."""
-    with pytest.raises(ConvergenceError, match=r"no Parisi parameter between") as caught:
-        solve_broken(Problem(beta=32.0))
-    assert caught.value.state.problem.beta == 32.0
-
-
-def test_a_larger_tol_is_advised_only_where_it_helps():
-    with pytest.raises(ConvergenceError, match="residual stays") as caught:
-        solve_broken(Problem(delta=1.0))
-    assert "tol" not in str(caught.value)
-    assert "use the symmetric solution" in str(caught.value)
-
-
-def test_broken_symmetry_needs_an_unstable_point():
-    with pytest.raises(InputError, match="replica symmetry is stable here"):
-        solve_broken(Problem(alpha=0.5))
-    with pytest.raises(InputError, match="finite temperature"):
-        solve_broken(Problem(beta=math.inf))
-
-
-def test_without_spread_the_broken_energy_is_the_symmetric_one():
-    problem = Problem(delta=0.3)
-    s = solve(problem)
-    for x in (0.2, 0.8):
-        equations = ClusterEquations(problem, x)
-        clusters = Clusters(s.M, s.Q - 1e-3, s.Q, s.chi, x)
-        f = free_energy(problem, clusters, equations.evaluate(clusters))
-        assert f == pytest.approx(s.free_energy, abs=2e-6)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,22 @@ At β = 50 a fermion pair cannot take its D through zero (a barrier of about β/
 keeps the signs it started with. Copies of the system at lower β, down to ``hottest``, cross the
 barrier and are exchanged with colder ones with probability min(1, e^{(β−β')(E−E')}).
 
+For Gaussian energies of one heat capacity neighbours at distance ℓ = √((β'−β)(E−E')), which is
+additive along the ladder, are exchanged with probability erfc(ℓ/2). While warming up, a ladder
+whose neighbours are too far apart is laid anew in equal steps of ℓ, with as many copies as that
+takes.
+
 Sampling here is tempered; without a ladder of such copies (``hottest=None``) it is *plain*.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import erfc, erfcinv
 
+from fermibose.cavity.diagnostics import effective_size, r_hat
 from fermibose.cavity.ground import Landscape
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.checks import number, whole
@@ -25,6 +32,11 @@ from fermibose.theory import Array, Predictions, Problem
 _LEAPS = 12  # leapfrog steps of a trajectory, on average
 _TARGET = 0.8  # acceptance that steps are tuned to while warming up
 _AGREE = 1.1  # largest R̂ of chains that sampled the same
+_ENOUGH = 50  # least effective size of a walk that R̂ can judge
+_LOOKS = 5  # parts of the warm-up; after each but the last the ladder may be laid anew
+_LOOK = 20  # trajectories that such a part must have
+_RARE = 0.1  # exchange that is too rare: of neighbours at ℓ = 2.33
+_STRIDE = 1.4  # ℓ between neighbours of a ladder laid anew (exchange 0.32)
 
 Indices = NDArray[np.intp]
 
@@ -46,10 +58,13 @@ class Sampling(Predictions):
     instance: Instance
     training_loss: float  # mean energy of a training pair
     errors: dict[str, float]  # standard errors of M, q, Q from blocks of the walk
-    agreement: dict[str, float]  # R̂ of M and q: near 1 where the chains sampled the same
+    agreement: dict[str, float]  # R̂ of M, q, energy and Q: near 1 where all sampled the same
+    ess: dict[str, float]  # effective sample sizes of the same
     acceptance: float  # of trajectories at the coldest copies
     exchange: float  # least accepted part of exchanges between neighbours; 1 without tempering
-    converged: bool  # the chains agree, and copies moved and were exchanged
+    round_trips: int  # of copies from the coldest to the hottest β and back
+    betas: Array  # (copies,): the ladder, hottest first
+    converged: bool  # R̂ and ess are good, copies moved and were exchanged
     iterations: int  # trajectories kept
     history: Walk
 
@@ -77,16 +92,31 @@ class Sampling(Predictions):
     def verdict(self) -> str:
         """Whether the numbers can be used, in words."""
         parts = "chains" if self.history.M.shape[1] > 1 else "halves of the only chain"
-        agree = (
-            f"the {parts} agree"
-            if self.converged
-            else f"did not converge: the {parts} disagree, or nothing was accepted or exchanged"
-        )
+        told = f"the {parts} agree"
+        if not self.converged:
+            told = "did not converge: " + "; ".join(self.doubts)
         errors = ", ".join(f"{name} ± {error:.4f}" for name, error in self.errors.items())
+        worst, least = max(self.agreement.values()), min(self.ess.values())
+        ladder = f", {self.round_trips} round trips" if self.betas.size > 1 else ""
         return (
-            f"{agree}; standard errors {errors}; acceptance {self.acceptance:.2f}, "
-            f"least exchange {self.exchange:.2f}"
+            f"{told}; standard errors {errors}; R̂ up to {worst:.2f}, effective size from "
+            f"{least:.0f}; acceptance {self.acceptance:.2f}, least exchange {self.exchange:.2f}"
+            f"{ladder}"
         )
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is wrong with the walk; nothing if it can be used."""
+        parts = "chains" if self.history.M.shape[1] > 1 else "halves of the only chain"
+        apart = [name for name, r in self.agreement.items() if not r < _AGREE]
+        few = [name for name, size in self.ess.items() if not size >= _ENOUGH]
+        doubts = [
+            (apart, f"the {parts} disagree on {', '.join(apart)}"),
+            (few, f"too few independent draws of {', '.join(few)}: use more trajectories"),
+            (self.acceptance == 0, "nothing was accepted"),
+            (self.exchange == 0, "some neighbours on the ladder were never exchanged"),
+        ]
+        return [words for wrong, words in doubts if wrong]
 
 
 def standard_error(series: Array) -> float:
@@ -94,14 +124,6 @@ def standard_error(series: Array) -> float:
     columns = series.reshape(len(series), -1)
     blocks = np.array([part.mean(0) for part in np.array_split(columns, 10)]).ravel()
     return float(summary(blocks).error)
-
-
-def r_hat(series: Array) -> float:
-    """R̂ of the halves of every chain: √(total variance / variance within)."""
-    halves = np.concatenate(np.array_split(series[: len(series) // 2 * 2], 2), axis=1)
-    within = halves.var(0, ddof=1).mean()
-    between = halves.mean(0).var(ddof=1)
-    return float(math.sqrt(1 + between / within))
 
 
 @threads(1)
@@ -118,8 +140,9 @@ def hmc(
 ) -> Sampling:
     """Sample the weights of one instance at its β.
 
-    hottest: lowest β of the ladder; None is plain sampling. start: weights (N,) to begin every
-    chain with; by default each chain starts from its own w ~ N(0, 1).
+    hottest: lowest β of the ladder; None is plain sampling. While warming up, step sizes are tuned
+    and the ladder is laid anew if its copies are exchanged too rarely. start: weights (N,) to begin
+    every chain with; by default each chain starts from its own w ~ N(0, 1).
     """
     check_instance(instance)
     problem = instance.problem
@@ -135,20 +158,22 @@ def hmc(
     else:
         first = instance.start(start, "weights")
         w = np.repeat(first[:, None], chains * betas.size, axis=1)
-    copies = _Copies(Landscape(instance), w, np.tile(betas, chains), rng)
-    cold = np.arange(chains) * betas.size + betas.size - 1
+    copies = _Copies(Landscape(instance), w, betas, chains, rng)
+    looks = [warm_up * k // _LOOKS for k in range(1, _LOOKS)] if warm_up >= _LOOKS * _LOOK else []
     records: list[tuple[Array, ...]] = []
     with progress_bar("sampling", warm_up + trajectories, show=show) as advance:
-        for step in range(warm_up + trajectories):
-            copies.move(tune=step < warm_up)
-            copies.exchange(betas.size)
+        for step in range(1, warm_up + trajectories + 1):
+            copies.move(tune=step <= warm_up)
+            copies.exchange()
             advance()
-            if step == warm_up - 1:
+            if step in looks:
+                copies.lay_ladder()
+            if step in looks or step == warm_up:
                 copies.forget_counts()
-            if step >= warm_up:
-                records.append(_record(copies, cold))
+            if step > warm_up:
+                records.append(_record(copies))
     M, q, energy, Q = (np.array(column) for column in zip(*records, strict=True))
-    return _averages(instance, Walk(M, q, energy, Q), copies, cold)
+    return _averages(instance, Walk(M, q, energy, Q), copies)
 
 
 def ladder(beta: float, hottest: float | None, n: int) -> Array:
@@ -166,19 +191,61 @@ class _Copies:
     """All copies of the system: columns of w, one for each chain and β (hot to cold)."""
 
     def __init__(
-        self, landscape: Landscape, w: Array, betas: Array, rng: np.random.Generator
+        self, landscape: Landscape, w: Array, ladder: Array, chains: int, rng: np.random.Generator
     ) -> None:
-        self.landscape, self.w, self.betas, self._rng = landscape, w, betas, rng
-        self.E, self._gradient = landscape.energy_and_gradient(w)
-        self._step = 0.3 / np.sqrt(betas)
+        self.landscape, self.chains, self._rng = landscape, chains, rng
         self._parity = 0
+        self._set(w, ladder, np.tile(0.3 / np.sqrt(ladder), chains))
+
+    def _set(self, w: Array, ladder: Array, step: Array) -> None:
+        self.w, self.ladder, self._step = w, ladder, step
+        self.betas = np.tile(ladder, self.chains)
+        self.E, self._gradient = self.landscape.energy_and_gradient(w)
         self.forget_counts()
 
+    @property
+    def cold(self) -> Indices:
+        """The coldest copy of every chain."""
+        return np.arange(self.chains) * self.ladder.size + self.ladder.size - 1
+
     def forget_counts(self) -> None:
-        """Begin to count acceptance afresh."""
+        """Begin to count acceptance, exchanges, energies and round trips afresh."""
         self.moves = 0
-        self.accepted = np.zeros(self.betas.size)
-        self.tries, self.exchanges = np.zeros(self.betas.size), np.zeros(self.betas.size)
+        self.accepted, self.energy = np.zeros((2, self.betas.size))
+        self.tries, self.exchanges = np.zeros((2, self.betas.size))
+        self.round_trips = 0
+        self._who = np.arange(self.betas.size)  # who is where
+        # Which end someone was at last: 1 coldest, 2 hottest after that, 0 neither or the hottest.
+        self._end = np.zeros(self.betas.size, dtype=int)
+
+    def lay_ladder(self) -> None:
+        """Lay the ladder anew if neighbours are too far apart; new copies start from the nearest.
+
+        At most twice as many at a time: energies of a walk that still cools are no sure guide.
+        """
+        size = self.ladder.size
+        if size == 1:
+            return
+        E = self.energy.reshape(self.chains, size).mean(0) / self.moves
+        apart = np.sqrt(np.maximum(np.diff(self.ladder) * -np.diff(E), 0))
+        tries, exchanges = (
+            x.reshape(self.chains, size).sum(0)[:-1] for x in (self.tries, self.exchanges)
+        )
+        # Rarer than chance explains: two standard deviations.
+        rare = exchanges + 2 * np.sqrt(exchanges) < _RARE * tries
+        if not rare.any() and (erfc(apart / 2) >= _RARE).all():
+            return
+        rate = np.where(rare, np.maximum(exchanges, 0.5) / tries, 1.0)
+        apart = np.maximum(apart, 2 * erfcinv(rate))
+        places = np.concatenate([[0.0], np.cumsum(np.maximum(apart, 0.1))])
+        count = min(max(math.ceil(places[-1] / _STRIDE) + 1, size), 2 * size)
+        log_betas = np.interp(np.linspace(0, places[-1], count), places, np.log(self.ladder))
+        nearest = np.abs(np.log(self.ladder)[:, None] - log_betas).argmin(0)
+        origin = (np.arange(self.chains)[:, None] * size + nearest).ravel()
+        ladder = np.exp(log_betas)
+        ladder[[0, -1]] = self.ladder[[0, -1]]
+        step = self._step[origin] * np.sqrt(self.betas[origin] / np.tile(ladder, self.chains))
+        self._set(self.w[:, origin], ladder, step)
 
     def move(self, *, tune: bool) -> None:
         """One trajectory of every copy."""
@@ -202,8 +269,9 @@ class _Copies:
         if tune:
             self._step *= np.exp(0.1 * (np.exp(np.minimum(-loss, 0)) - _TARGET))
 
-    def exchange(self, size: int) -> None:
-        """Offer exchanges to every other pair of neighbours on each ladder of ``size`` copies."""
+    def exchange(self) -> None:
+        """Offer exchanges to every other pair of neighbours on each ladder."""
+        size = self.ladder.size
         hot = np.arange(self.betas.size - 1)
         hot = hot[(hot % size != size - 1) & (hot % size % 2 == self._parity)]
         self._parity = 1 - self._parity
@@ -212,12 +280,24 @@ class _Copies:
         self.tries[hot] += 1
         self.exchanges[hot] += yes
         one, other = hot[yes], hot[yes] + 1
-        for array in (self.w, self._gradient, self.E):
+        for array in (self.w, self._gradient, self.E, self._who):
             array[..., one], array[..., other] = array[..., other], array[..., one].copy()
+        self.energy += self.E
+        self._count_trips()
+
+    def _count_trips(self) -> None:
+        """A trip is complete when who was at the coldest β, then at the hottest, is back."""
+        if self.ladder.size == 1:
+            return
+        coldest, hottest = self._who[self.cold], self._who[self.cold - self.ladder.size + 1]
+        self.round_trips += int((self._end[coldest] == 2).sum())
+        self._end[coldest] = 1
+        self._end[hottest[self._end[hottest] == 1]] = 2
 
 
-def _record(copies: _Copies, cold: Indices) -> tuple[Array, ...]:
+def _record(copies: _Copies) -> tuple[Array, ...]:
     """M, q and energy of the coldest copies, and their overlap."""
+    cold = copies.cold
     w = copies.w[:, cold]
     n = w.shape[0]
     M, q = w.mean(0), (w**2).mean(0)
@@ -241,20 +321,21 @@ def overlap(w: Array, *, flips: bool) -> float:
     return float(total / (chains * (chains - 1)))
 
 
-def _averages(instance: Instance, walk: Walk, copies: _Copies, cold: Indices) -> Sampling:
+def _averages(instance: Instance, walk: Walk, copies: _Copies) -> Sampling:
     tried = copies.tries > 0
-    agreement = {"M": r_hat(walk.M), "q": r_hat(walk.q)}
-    acceptance = float(copies.accepted[cold].mean() / copies.moves)
-    exchange = float((copies.exchanges[tried] / copies.tries[tried]).min()) if tried.any() else 1.0
-    return Sampling(
+    names = ["M", "q", "energy", "Q"][: 3 if copies.chains == 1 else 4]
+    found = Sampling(
         instance=instance,
         training_loss=float(walk.energy.mean()),
         errors={name: standard_error(getattr(walk, name)) for name in ("M", "q", "Q")},
-        agreement=agreement,
-        acceptance=acceptance,
-        exchange=exchange,
-        # One by one: a maximum would pass over a NaN.
-        converged=all(r < _AGREE for r in agreement.values()) and min(acceptance, exchange) > 0,
+        agreement={name: r_hat(getattr(walk, name)) for name in names},
+        ess={name: effective_size(getattr(walk, name)) for name in names},
+        acceptance=float(copies.accepted[copies.cold].mean() / copies.moves),
+        exchange=float((copies.exchanges[tried] / copies.tries[tried]).min(initial=1.0)),
+        round_trips=copies.round_trips,
+        betas=copies.ladder,
+        converged=False,
         iterations=len(walk.M),
         history=walk,
     )
+    return replace(found, converged=not found.doubts)

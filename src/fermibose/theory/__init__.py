@@ -5,6 +5,8 @@ saddle-point equations as a map, and what overlaps predict.
 """
 
 from fermibose.theory.archive import load, save
+from fermibose.theory.broken import BrokenSolution, StableError, solve_broken
+from fermibose.theory.broken_curves import BrokenCurve, critical_point_broken, trace_broken
 from fermibose.theory.curves import SYMBOLS, Curve, draw_stability, missing, trace
 from fermibose.theory.fixed_point import ConvergenceError, Steps
 from fermibose.theory.phases import PhaseDiagram, critical_point, phase_diagram
@@ -13,7 +15,7 @@ from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
-from fermibose.theory.rsb import BrokenSolution, solve_broken
+from fermibose.theory.rsb import Clusters
 from fermibose.theory.solution import (
     QUANTITIES,
     Conjugates,
@@ -29,7 +31,9 @@ __all__ = [
     "QUANTITIES",
     "SYMBOLS",
     "Array",
+    "BrokenCurve",
     "BrokenSolution",
+    "Clusters",
     "Conjugates",
     "ConvergenceError",
     "Curve",
@@ -42,10 +46,12 @@ __all__ = [
     "Slope",
     "Solution",
     "Solutions",
+    "StableError",
     "Steps",
     "branches",
     "check_quantity",
     "critical_point",
+    "critical_point_broken",
     "disordered",
     "draw_stability",
     "generalization_loss",
@@ -61,4 +67,5 @@ __all__ = [
     "specific_heat",
     "susceptibility",
     "trace",
+    "trace_broken",
 ]

@@ -15,22 +15,24 @@ import numpy as np
 from fermibose.compute import versions
 from fermibose.errors import InputError
 from fermibose.files import write_json
+from fermibose.theory.broken import BrokenSolution
+from fermibose.theory.broken_curves import BrokenCurve
 from fermibose.theory.curves import Curve
 from fermibose.theory.phases import PhaseDiagram
 from fermibose.theory.points import Failure, Solutions
 from fermibose.theory.problem import Problem
-from fermibose.theory.rsb import BrokenSolution, Clusters
+from fermibose.theory.rsb import Clusters
 from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution
 
 _FORMAT = "fermibose theory 1"
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        BrokenSolution, Candidate, Clusters, Conjugates, Curve, Failure, Overlaps, PhaseDiagram,
-        Problem, Solution, Solutions,
+        BrokenCurve, BrokenSolution, Candidate, Clusters, Conjugates, Curve, Failure, Overlaps,
+        PhaseDiagram, Problem, Solution, Solutions,
     )
 }  # fmt: skip
-Result = Solution | BrokenSolution | Solutions | Curve | PhaseDiagram
+Result = Solution | BrokenSolution | Solutions | Curve | BrokenCurve | PhaseDiagram
 
 
 def save(result: Result, path: str | Path) -> None:

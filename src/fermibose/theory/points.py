@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -42,10 +42,17 @@ class Failure:
 Point = Solution | Failure
 
 
+class Row(Protocol):
+    """A solution or a failure."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Names and values."""
+
+
 class Points:
     """Solved and unsolved points, as a table and as a file."""
 
-    points: tuple[Point, ...]
+    points: Sequence[Row]
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -60,10 +67,7 @@ class Points:
         rows = [point.to_dict() for point in self.points]
         names: dict[str, None] = dict.fromkeys(name for row in rows for name in row)
         names.pop("failure", None)
-        columns = {name: [row.get(name, math.nan) for row in rows] for name in names}
-        for name in QUANTITIES:  # numbers throughout: a truth value beside a NaN is neither
-            if name in columns:
-                columns[name] = [float(value) for value in columns[name]]
+        columns = {name: [_number(row.get(name, math.nan)) for row in rows] for name in names}
         return columns | {"failure": [row.get("failure", "") for row in rows]}
 
     def to_frame(self) -> "DataFrame":
@@ -148,11 +152,16 @@ def points_of(problems: Iterable[Problem], attempts: Sequence[Attempt]) -> tuple
     )
 
 
-def column(points: Sequence[Point], name: str) -> Array:
+def column(points: Sequence[Row], name: str) -> Array:
     """One quantity of some points, NaN where there is no solution."""
     return np.array(
-        [getattr(p, name) if isinstance(p, Solution) else math.nan for p in points], dtype=float
+        [math.nan if isinstance(p, Failure) else getattr(p, name) for p in points], dtype=float
     )
+
+
+def _number(value: Any) -> Any:
+    """A truth value as a number: beside the NaN of a failure it would be neither."""
+    return float(value) if isinstance(value, bool) else value
 
 
 def check_quantity(name: Any) -> None:

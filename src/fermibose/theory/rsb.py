@@ -1,67 +1,90 @@
-r"""One step of replica symmetry breaking, for where the replica-symmetric solution is unstable.
+r"""The equations with one step of replica symmetry breaking, at any temperature.
 
-States cluster: overlap q₁ inside a cluster, q₀ between clusters, Parisi parameter x. The field of a
+States cluster: overlap q₁ inside a cluster, q₀ between clusters, Parisi parameter x. What stays
+finite at zero temperature is y = βx, the inverse temperature of the clusters. The field of a
 cluster, ω = y m M + Δ√q₀ v, feels the pair through a second channel, whose energy is the F of the
 first:
 
-.. math:: F_1(ω) = -\tfrac{1}{βx} \ln E_u\, e^{-βx F(ω + Δ\sqrt{q_1-q_0}\,u)}
+.. math:: F_1(ω) = -\tfrac{1}{y} \ln E_u\, e^{-y F(ω + Δ\sqrt{q_1-q_0}\,u)}
 
-With χ₁ = β(q − q₁), X = χ₁ + βx(q₁ − q₀) and ⟨·⟩ the average over u with weight e^{−βxF},
+With χ₁ = β(q − q₁), X = χ₁ + y(q₁ − q₀) and ⟨·⟩ the average over u with weight e^{−yF},
 
 .. math::
     1/X = λ_w + αΔ^2 E\,\mathrm{tr}∇^2F_1, \quad
-    1/χ_1 = 1/X + βxαΔ^2 (E⟨|∇F|^2⟩ - E|∇F_1|^2)
+    1/χ_1 = 1/X + yαΔ^2 (E⟨|∇F|^2⟩ - E|∇F_1|^2)
 
-    M = -Xαm E[y·∇F_1], \quad q_0 = M^2 + X^2αΔ^2 E|∇F_1|^2, \quad q_1 = q_0 + (X - χ_1)/βx
+    M = -Xαm E[y·∇F_1], \quad q_0 = M^2 + X^2αΔ^2 E|∇F_1|^2, \quad q_1 = q_0 + (X - χ_1)/y
 
-    f = \tfrac{λ_w}{2}q - \frac{q_0-M^2}{2X} - \tfrac{1}{2β}\Bigl[1 + \ln 2π
-        + (1-\tfrac1x)\ln\tfrac{χ_1}{β} + \tfrac1x\ln\tfrac{X}{β}\Bigr] + α E F_1
+    f = \tfrac{λ_w}{2}q - \frac{q_0-M^2}{2X} - \tfrac{1}{2β}\ln\frac{2πeχ_1}{β}
+        - \tfrac{1}{2y}\ln\frac{X}{χ_1} + α E F_1
 
-and x is where ∂f/∂x = 0.
+(labels y = ±1 in y m M and y·∇F₁). There are e^{NΣ} clusters of free energy f_c, and y selects
+those with y = ∂Σ/∂f_c: y f = y f_c − Σ, so
+
+.. math:: Σ = y^2\,∂f/∂y = βx^2\,∂f/∂x, \qquad f_c = f + Σ/y.
+
+The clusters that count are the lowest, where Σ vanishes and f is stationary in y.
+
+One step is enough where two eigenvalues are below 1: against clusters of clusters, and against
+clusters inside a cluster. Each is the de Almeida-Thouless eigenvalue of its own level,
+
+.. math:: αΔ^4X^2\, E\|∇^2F_1\|^2, \qquad αΔ^4χ_1^2\, E⟨\|∇^2F\|^2⟩.
 """
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
-from fermibose.checks import number
-from fermibose.compute import threads
-from fermibose.errors import InputError
-from fermibose.theory.channel import GaussianChannel
-from fermibose.theory.fixed_point import ConvergenceError, iterate
+from fermibose.theory.channel import Axis, GaussianChannel, Response
 from fermibose.theory.lattice import Lattice, make_lattice
-from fermibose.theory.problem import Array, Problem, check_problem
+from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import Averages, PairMeasure, averages, conjugates
-from fermibose.theory.solution import Overlaps, Predictions, Solution
-from fermibose.theory.solve import solve
+from fermibose.theory.solution import Conjugates, Overlaps
 
-_SEARCH = (0.05, 0.95)  # where the Parisi parameter is looked for
-_USABLE = 1e-5  # residual up to which a larger tol is worth advising
-_ELSEWHERE = (
-    "use the symmetric solution of solve() with its at_eigenvalue, or a problem nearer to "
-    "Problem() or Problem(alpha=0.3, beta=150), where one step is known to work"
-)
+_SPREAD = 1.25  # steps in the spread inside a cluster: Gaussian averages are good to e^{−2π²·1.56}
+_FIELD = 1.6  # least steps in the width of the field between clusters
+_TAIL = 5.5  # widths of that field that nodes of its own cover
+_SHARP = 0.7  # coarseness at zero temperature, where F has kinks
+_SMALLEST = 1e-4  # floor of √(q₀ − M²)
+_LEAST_GAP = 1e-12  # floor of q₁ − q₀
+
+_GROWTH = 1e-6  # of an eigenvalue per unit of β that counts as none, as of AT
+_TOLERANCE = 0.02  # relative error of an eigenvalue with which it is left
+_FINENESS = (2.0, 4.0, 8.0)  # of lattices to try beyond the solution's
 
 
 @dataclass(frozen=True)
 class Clusters:
     """Order parameters with one step of replica symmetry breaking."""
 
-    M: float
+    M: float  # mean weight
     q0: float  # overlap of two clusters
     q1: float  # overlap inside a cluster
-    chi1: float  # β(q − q₁)
-    x: float  # Parisi parameter, in (0, 1)
+    chi1: float  # χ₁ = β(q − q₁): response inside a cluster
+    y: float  # βx: inverse temperature of the clusters
+    beta: float  # of the weights; math.inf is zero temperature
 
-    def X(self, beta: float) -> float:
-        """χ₁ + βx(q₁ − q₀): response of a cluster."""
-        return self.chi1 + beta * self.x * (self.q1 - self.q0)
+    @property
+    def x(self) -> float:
+        """Parisi parameter y/β: 0 at zero temperature."""
+        return self.y / self.beta
 
-    def q(self, beta: float) -> float:
+    @property
+    def gap(self) -> float:
+        """q₁ − q₀."""
+        return self.q1 - self.q0
+
+    @property
+    def X(self) -> float:
+        """χ₁ + y(q₁ − q₀): response of a cluster."""
+        return self.chi1 + self.y * self.gap
+
+    @property
+    def q(self) -> float:
         """Self-overlap q₁ + χ₁/β."""
-        return self.q1 + self.chi1 / beta
+        return self.q1 + self.chi1 / self.beta
 
 
 @dataclass(frozen=True)
@@ -73,186 +96,217 @@ class ClusterAverages:
     F: float  # E⟨F⟩
 
 
-@dataclass(frozen=True)
-class BrokenSolution(Predictions):
-    """A solution with one step of replica symmetry breaking, next to the symmetric one."""
+class Eigenvalues(NamedTuple):
+    """Of the fluctuations that would break the symmetry once more; one step holds if all are < 1.
 
-    problem: Problem
-    clusters: Clusters
-    free_energy: float
-    symmetric: Solution
-    residual: float
-    iterations: int
-    converged: bool
-
-    @property
-    def M(self) -> float:
-        """Mean weight Σ w/N."""
-        return self.clusters.M
-
-    @property
-    def q(self) -> float:
-        """Self-overlap ⟨w·w⟩/N."""
-        return self.clusters.q(self.problem.beta)
-
-
-@threads(1)
-def solve_broken(problem: Problem, *, tol: float = 1e-8) -> BrokenSolution:
-    """Solve with one step of replica symmetry breaking, the Parisi parameter optimised.
-
-    Raises InputError where replica symmetry is stable (there is nothing to break) and at zero
-    temperature, ConvergenceError if the equations are not solved to ``tol`` or if ∂f/∂x has no
-    zero in the range of x searched, 0.05 to 0.95.
+    At zero temperature ``inside`` is infinite where forces jump.
     """
-    check_problem(problem)
-    number("tol", tol, above=0, below=1)
-    if problem.zero_temperature:
-        raise InputError("replica symmetry breaking is solved at finite temperature: lower beta")
-    symmetric = solve(problem)
-    if symmetric.rs_stable:
-        raise InputError(
-            f"replica symmetry is stable here (AT = {symmetric.at_eigenvalue:.3f} < 1): "
-            "the symmetric solution of solve() is the answer"
-        )
-    gap = (symmetric.q - symmetric.Q) / 10
-    guess = Clusters(
-        symmetric.M, symmetric.Q - gap, symmetric.Q + gap, 0.9 * symmetric.chi, math.nan
-    )
-    found: list[BrokenSolution] = []
 
-    def slope(x: float) -> float:
-        start = found[-1].clusters if found else guess
-        equations = ClusterEquations(problem, x)
-        point = iterate(
-            equations,
-            _to_vector(start),
-            tol=tol,
-            max_iterations=200,
-            accelerate_below=1e-3,
-            damping=1.0,
-        )
-        clusters = equations.clusters(point.x)
-        average = equations.evaluate(clusters)
-        f = free_energy(problem, clusters, average)
-        total = point.iterations + (found[-1].iterations if found else 0)
-        found.append(
-            BrokenSolution(problem, clusters, f, symmetric, point.residual, total, point.converged)
-        )
-        if not point.converged:
-            raise ConvergenceError(
-                f"the broken solution at {problem} and x = {x:.3f} was not found: "
-                f"the residual stays at {point.residual:.1e}; {_remedy(point.residual)}",
-                found[-1],
-            )
-        return free_energy_slope(problem, clusters, average)
-
-    ends = {x: slope(x) for x in _SEARCH}
-    first, last = ends.values()
-    if not first * last < 0:
-        raise ConvergenceError(
-            f"no broken solution at {problem}: df/dx is {first:.1e} at x = {_SEARCH[0]} and "
-            f"{last:.1e} at x = {_SEARCH[1]}, so no Parisi parameter between them makes the "
-            f"free energy stationary; {_ELSEWHERE}",
-            found[-1],
-        )
-    root = brentq(lambda x: ends[x] if x in ends else slope(x), *_SEARCH, xtol=1e-4)
-    slope(float(root))
-    return found[-1]
-
-
-def _remedy(residual: float) -> str:
-    """What to try after an iteration that ended at this residual."""
-    return f"tol = {2 * residual:.0e} accepts it" if residual < _USABLE else _ELSEWHERE
+    between: float  # αΔ⁴X² E‖∇²F₁‖²: against clusters of clusters
+    inside: float  # αΔ⁴χ₁² E⟨‖∇²F‖²⟩: against clusters inside a cluster
 
 
 class ClusterEquations:
-    """The equations at fixed x as a map on (M, √(q₀ − M²), ln χ₁, ln(q₁ − q₀))."""
+    """The equations at fixed y as a map on (M, √(q₀ − M²), ln χ₁, ln(q₁ − q₀))."""
 
-    def __init__(self, problem: Problem, x: float) -> None:
-        self.problem, self.x = problem, x
+    def __init__(
+        self, problem: Problem, y: float, *, coarseness: float = 1.0, fineness: float = 1.0
+    ) -> None:
+        self.problem, self.y = problem, y
+        sharp = _SHARP if problem.zero_temperature else 1.0
+        self._grid = {"coarseness": coarseness * sharp, "fineness": fineness}
         self._lattice: Lattice | None = None
         self._gap = 0.0
+        self._last: tuple[Clusters, ClusterAverages] | None = None
 
     def __call__(self, vector: Array) -> tuple[Array, float]:
-        """The next state and the undamped residual of this one."""
-        clusters = self.clusters(vector)
-        new = update(self.problem, clusters, self.evaluate(clusters))
-        beta = self.problem.beta
-        pairs = ((new.M, clusters.M), (new.q0, clusters.q0), (new.q1, clusters.q1))
-        changes = [abs(a - b) for a, b in (*pairs, (new.q(beta), clusters.q(beta)))]
-        return _to_vector(new), max(changes) / max(1.0, clusters.q1)
+        """The next state and the undamped residual of this one; M moves as in the symmetric map."""
+        problem, clusters = self.problem, self.clusters(vector)
+        average = self.evaluate(clusters)
+        conjugate = outer_conjugates(problem, clusters, average)
+        if problem.weight_decay + conjugate.chi <= 0:
+            # The pairs push the weights apart faster than decay holds them: let them grow.
+            grown = np.array([1.5 * vector[0], 1.5 * abs(vector[1]) + 0.1, *vector[2:]])
+            return grown, math.inf
+        plain = update(problem, clusters, average)
+        new = to_vector(plain)
+        # Linear through 0, so that a deviation that dies out is found at once.
+        new[1] *= vector[1] / to_vector(clusters)[1]
+        stiffness = label_stiffness(problem, clusters, average)
+        new[0] = vector[0] + (new[0] - vector[0]) / max(1.0, stiffness)
+        return new, distance(plain, clusters)
 
     def clusters(self, vector: Array) -> Clusters:
         """Inverse of the coordinates."""
         M, deviation, log_chi, log_gap = (float(v) for v in vector)
-        q0 = M**2 + deviation**2
-        return Clusters(M, q0, q0 + math.exp(log_gap), math.exp(log_chi), self.x)
+        q0 = M**2 + max(deviation**2, _SMALLEST**2)
+        return Clusters(M, q0, q0 + math.exp(log_gap), math.exp(log_chi), self.y, self.problem.beta)
 
     def evaluate(self, clusters: Clusters) -> ClusterAverages:
-        """Averages over both channels, on one lattice that resolves the spread inside a cluster."""
-        problem, gap = self.problem, clusters.q1 - clusters.q0
+        """Averages over both channels."""
+        if self._last is None or self._last[0] != clusters:
+            self._last = (
+                clusters,
+                cluster_averages(self.problem, clusters, self.lattice(clusters)),
+            )
+        return self._last[1]
+
+    def lattice(self, clusters: Clusters) -> Lattice:
+        """Nodes that resolve the spread inside a cluster; kept while they are good for a state."""
+        problem = self.problem
         overlaps = Overlaps(clusters.M, clusters.q1, clusters.chi1)
         fits = self._lattice is not None and self._lattice.covers(problem, overlaps)
-        if self._lattice is None or not fits or gap < self._gap / 2:
-            widest = problem.delta * math.sqrt(gap) / 2
-            self._lattice = make_lattice(problem, overlaps, widest=widest)
-            self._gap = gap
-        return cluster_averages(problem, clusters, self._lattice)
+        if self._lattice is None or not fits or clusters.gap < self._gap / 2:
+            widest = problem.delta * math.sqrt(clusters.gap) / _SPREAD
+            self._lattice = make_lattice(problem, overlaps, widest=widest, **self._grid)
+            self._gap = clusters.gap
+        return self._lattice
+
+
+class Levels:
+    """Both channels at a state: F on the nodes of a lattice, F₁ on the nodes of its own field.
+
+    Those are the lattice's, unless the field between clusters is narrower than they resolve.
+    """
+
+    def __init__(self, problem: Problem, clusters: Clusters, lattice: Lattice) -> None:
+        self.problem, self.clusters, self.channel = problem, clusters, lattice.channel
+        self.c = problem.delta**2 * clusters.chi1
+        self.outer_c = clusters.y * problem.delta**2 * clusters.gap
+        self.on = (lattice.r, lattice.t)
+        width = problem.delta * math.sqrt(clusters.q0)
+        coarsest = max(float(np.diff(axis.nodes).max()) for axis in self.on)
+        at = self.on
+        if width < _FIELD * coarsest:
+            reach = math.sqrt(2) * problem.m * abs(clusters.M) + _TAIL * width
+            own = [Axis.uniform(width / 2, reach, folded=axis.folded) for axis in self.on]
+            at = (own[0], own[0] if lattice.t is lattice.r else own[1])
+        self.inner = lattice.channel.effective(self.c)
+        self.outer = GaussianChannel(self.inner.F, clusters.y, at=at, on=self.on)
+        self.measure = PairMeasure(problem, *at, M=clusters.M, Q=clusters.q0)
+
+    def mean(self, g: Array) -> float:
+        """E⟨g⟩ of a function on the nodes of the lattice."""
+        return self.measure.mean(self.outer.mean(g, self.outer_c))
+
+    def averages(self) -> Averages:
+        """Averages of F₁."""
+        return averages(self.outer, self.measure, c=self.outer_c)
 
 
 def cluster_averages(problem: Problem, clusters: Clusters, lattice: Lattice) -> ClusterAverages:
     """F on the lattice, then F₁ from it, then averages over the field between clusters."""
-    inner = lattice.channel.effective(problem.delta**2 * clusters.chi1)
-    axes = (lattice.r, lattice.t)
-    level = problem.beta * clusters.x  # β of the clusters
-    outer = GaussianChannel(inner.F, level, at=axes, on=axes)
-    c = level * problem.delta**2 * (clusters.q1 - clusters.q0)
-    measure = PairMeasure(problem, *axes, M=clusters.M, Q=clusters.q0)
+    levels = Levels(problem, clusters, lattice)
     return ClusterAverages(
-        outer=averages(outer, measure, c=c),
-        force2=measure.mean(outer.mean(inner.r**2 + inner.t**2, c)),
-        F=measure.mean(outer.mean(inner.F, c)),
+        outer=levels.averages(),
+        force2=levels.mean(levels.inner.weighted[3]),
+        F=levels.mean(levels.inner.F),
     )
+
+
+def outer_conjugates(problem: Problem, clusters: Clusters, average: ClusterAverages) -> Conjugates:
+    """M̂, Q̂ and χ̂ of the field between clusters."""
+    between = Overlaps(clusters.M, clusters.q0, clusters.X)
+    return conjugates(problem, between, average.outer)
 
 
 def update(problem: Problem, clusters: Clusters, average: ClusterAverages) -> Clusters:
     """The equations of the module docstring, once."""
-    between = Overlaps(clusters.M, clusters.q0, clusters.X(problem.beta))
-    conjugate = conjugates(problem, between, average.outer)
-    level = problem.beta * clusters.x
+    conjugate, y = outer_conjugates(problem, clusters, average), clusters.y
     variance = problem.alpha * problem.delta**2 * (average.force2 - average.outer.force2)
     X = 1 / (problem.weight_decay + conjugate.chi)
-    chi1 = 1 / (1 / X + level * variance)
+    chi1 = 1 / (1 / X + y * max(variance, 0.0))  # below 0 by rounding only
     M = -X * conjugate.M
     q0 = M**2 - X**2 * conjugate.Q
-    return Clusters(M, q0, q0 + (X - chi1) / level, chi1, clusters.x)
+    return Clusters(M, q0, q0 + (X - chi1) / y, chi1, y, problem.beta)
 
 
 def free_energy(problem: Problem, clusters: Clusters, average: ClusterAverages) -> float:
     """f of the module docstring; stationary in every argument at a solution."""
-    beta, x, X = problem.beta, clusters.x, clusters.X(problem.beta)
-    logs = (1 - 1 / x) * math.log(clusters.chi1 / beta) + math.log(X / beta) / x
+    beta, chi1, X = problem.beta, clusters.chi1, clusters.X
+    entropy = 0.0 if problem.zero_temperature else math.log(2 * math.pi * math.e * chi1 / beta)
     return (
-        problem.weight_decay * clusters.q(beta) / 2
+        problem.weight_decay * clusters.q / 2
         - (clusters.q0 - clusters.M**2) / (2 * X)
-        - (1 + math.log(2 * math.pi) + logs) / (2 * beta)
+        - entropy / (2 * beta)
+        - math.log(X / chi1) / (2 * clusters.y)
         + problem.alpha * average.outer.F
     )
 
 
-def free_energy_slope(problem: Problem, clusters: Clusters, average: ClusterAverages) -> float:
-    """∂f/∂x at fixed overlaps."""
-    beta, x, X = problem.beta, clusters.x, clusters.X(problem.beta)
-    gap = clusters.q1 - clusters.q0
-    logs = math.log(clusters.chi1 / X) / x**2 + beta * gap / (x * X)
-    return (
-        (clusters.q0 - clusters.M**2) * beta * gap / (2 * X**2)
-        - logs / (2 * beta)
-        + problem.alpha * (average.F - average.outer.F) / x
+def complexity(problem: Problem, clusters: Clusters, average: ClusterAverages) -> float:
+    """Σ = y² ∂f/∂y at fixed overlaps, which at a solution is the whole derivative."""
+    y, X, gap = clusters.y, clusters.X, clusters.gap
+    slope = (
+        (clusters.q0 - clusters.M**2) * gap / (2 * X**2)
+        + math.log(X / clusters.chi1) / (2 * y**2)
+        - gap / (2 * y * X)
+        + problem.alpha * (average.F - average.outer.F) / y
     )
+    return y**2 * slope
 
 
-def _to_vector(clusters: Clusters) -> Array:
-    deviation = math.sqrt(max(clusters.q0 - clusters.M**2, 1e-14))
-    gap = max(clusters.q1 - clusters.q0, 1e-12)
+def label_stiffness(problem: Problem, clusters: Clusters, average: ClusterAverages) -> float:
+    """1 + Xαm² E[y·∇²F₁ y]: below 0, a state of M = 0 grows a magnetisation."""
+    return 1 + clusters.X * problem.alpha * problem.m**2 * average.outer.stiffness
+
+
+def eigenvalues(problem: Problem, clusters: Clusters) -> Eigenvalues:
+    """Both eigenvalues of a state, on a finer lattice where leaving out nodes changes them."""
+    for fineness in (1.0, *_FINENESS):
+        lattice = ClusterEquations(problem, clusters.y, fineness=fineness).lattice(clusters)
+        found, error = _eigenvalues(problem, clusters, lattice)
+        if problem.zero_temperature or error <= _TOLERANCE * found.inside or lattice.full:
+            break
+    return found
+
+
+def _eigenvalues(
+    problem: Problem, clusters: Clusters, lattice: Lattice
+) -> tuple[Eigenvalues, float]:
+    """Both on one lattice, and what that inside changes on every second node."""
+    levels = Levels(problem, clusters, lattice)
+    scale = problem.alpha * problem.delta**4
+    norm = _squared_norm(levels.outer.response(levels.outer_c))
+    between = scale * clusters.X**2 * levels.measure.mean(norm)
+    scale *= clusters.chi1**2
+    bend = levels.channel.response(levels.c)
+    if bend.growth is not None and scale * levels.mean(bend.growth) > _GROWTH:
+        return Eigenvalues(between, math.inf), 0.0
+    norm = _squared_norm(bend)
+    inside = scale * levels.mean(norm)
+    thin_r, thin_t = (_thinning(axis) for axis in levels.on)
+    thinned = scale * levels.mean(norm * thin_r[:, None] * thin_t)
+    return Eigenvalues(between, inside), abs(inside - thinned)
+
+
+def _squared_norm(bend: Response) -> Array:
+    """‖∇²F‖² (Frobenius)."""
+    norm: Array = bend.rr**2 + 2 * bend.rt**2 + bend.tt**2
+    return norm
+
+
+def _thinning(axis: Axis) -> Array:
+    """What turns the weights of an axis into those of every second node."""
+    factor = np.zeros(axis.nodes.size)
+    factor[::2] = axis.thinned().weights / axis.weights[::2]
+    return factor
+
+
+def training_energy(problem: Problem, clusters: Clusters, lattice: Lattice) -> float:
+    """Mean H of a training pair."""
+    levels = Levels(problem, clusters, lattice)
+    return levels.mean(levels.channel.energy(levels.c))
+
+
+def distance(a: Clusters, b: Clusters) -> float:
+    """Largest difference in M, q₀, q₁, q and χ₁, relative to q and to χ₁ where they are above 1."""
+    overlap = max(abs(a.M - b.M), abs(a.q0 - b.q0), abs(a.q1 - b.q1), abs(a.q - b.q))
+    return max(overlap / max(1.0, b.q), abs(a.chi1 - b.chi1) / max(1.0, b.chi1))
+
+
+def to_vector(clusters: Clusters) -> Array:
+    """Coordinates (M, √(q₀ − M²), ln χ₁, ln(q₁ − q₀)), free of constraints."""
+    deviation = math.sqrt(max(clusters.q0 - clusters.M**2, _SMALLEST**2))
+    gap = max(clusters.gap, _LEAST_GAP)
     return np.array([clusters.M, deviation, math.log(clusters.chi1), math.log(gap)])
