@@ -40,7 +40,8 @@ class PairEnergy:
 
     def __post_init__(self) -> None:
         for name in ("d_f", "softness", "boson_weight", "fermion_weight"):
-            number(name, getattr(self, name), least=0)
+            # A NumPy scalar would widen the float32 arrays it meets; a plain number does not.
+            object.__setattr__(self, name, number(name, getattr(self, name), least=0))
         if self.boson_weight == self.fermion_weight == 0:
             raise InputError(
                 "boson_weight and fermion_weight are both 0: there is nothing to learn"
@@ -74,7 +75,8 @@ class PairEnergy:
         x = self.d_f - d2
         if not self.softness:
             return repulsion * (x * 0)
-        return repulsion * (self.softness / 2 * (x * x + self.softness) ** -1.5)
+        square = x * x + self.softness
+        return repulsion * (self.softness / square / (2 * square**0.5))  # no power overflows
 
     def _couple(
         self, d2: Array, same: Array, counts: tuple[float, float] | None
@@ -90,10 +92,16 @@ class PairEnergy:
         return self.boson_weight * counts[0], self.fermion_weight * counts[1]
 
     def _hinge(self, x: Array) -> tuple[Array, Array]:
-        """φ(x) and its slope φ'(x); for the smooth hinge φ' = φ/√(x²+a)."""
+        """φ(x) and its slope φ'(x); for the smooth hinge φ' = φ/√(x²+a).
+
+        Where x < 0 the terms of (x + √(x²+a))/2 cancel, and it is written a/(2(√(x²+a) − x)); where
+        x > 0 it is x + φ(−x). So every digit counts at any distance, and for autograd, which takes
+        x = 0 to be on the left, derivatives of every order are those of φ.
+        """
         if not self.softness:
             slope = x * 0 + (x > 0)
             return x * slope, slope
+        positive = x * (x > 0)
         root = (x * x + self.softness) ** 0.5
-        hinge = (x + root) / 2
+        hinge = positive + self.softness / 2 / (root + (2 * positive - x))
         return hinge, hinge / root

@@ -204,12 +204,13 @@ class Ending(NamedTuple):
 
 @contextmanager
 def compute_settings(threads: int) -> Iterator[None]:
-    """Use ``threads`` threads and flush denormals to zero inside; both are restored on leaving.
+    """Use ``threads`` threads, flush denormals to zero, and no autocast inside; all are restored.
 
-    Denormals (in the moments of weights on inputs that are always zero) slow the optimiser.
+    Denormals (in the moments of weights on inputs that are always zero) slow the optimiser, and
+    rounding to half precision would break the closed forms.
     """
     flushed_before = float(torch.tensor(1e-308, dtype=torch.float64) * 0.01) == 0.0
-    with compute.threads(threads):
+    with compute.threads(threads), torch.autocast("cpu", enabled=False):
         torch.set_flush_denormal(True)
         try:
             yield
