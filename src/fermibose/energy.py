@@ -48,7 +48,7 @@ class PairEnergy:
             )
         choice("coupling", self.coupling, get_args(Coupling))
 
-    def energy(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
+    def energy(self, d2: Array, same: Array, counts: tuple[Array, Array] | None = None) -> Array:
         """E(D²) of each pair.
 
         d2: squared distances. same: True (1) for boson pairs, False (0) for fermion pairs,
@@ -57,19 +57,19 @@ class PairEnergy:
         """
         return self.energy_and_force(d2, same, counts)[0]
 
-    def force(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
+    def force(self, d2: Array, same: Array, counts: tuple[Array, Array] | None = None) -> Array:
         """dE/dD² of each pair (arguments as in :meth:`energy`)."""
         return self.energy_and_force(d2, same, counts)[1]
 
     def energy_and_force(
-        self, d2: Array, same: Array, counts: tuple[float, float] | None = None
+        self, d2: Array, same: Array, counts: tuple[Array, Array] | None = None
     ) -> tuple[Array, Array]:
         """Both at the price of one, for inner loops (arguments as in :meth:`energy`)."""
         attraction, repulsion = self._couple(d2, same, counts)
         hinge, slope = self._hinge(self.d_f - d2)
         return attraction * d2 + repulsion * hinge, attraction - repulsion * slope
 
-    def curvature(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
+    def curvature(self, d2: Array, same: Array, counts: tuple[Array, Array] | None = None) -> Array:
         """d²E/d(D²)² of each pair (arguments as in :meth:`energy`); 0 for the hard hinge."""
         _, repulsion = self._couple(d2, same, counts)
         x = self.d_f - d2
@@ -79,7 +79,7 @@ class PairEnergy:
         return repulsion * (self.softness / square / (2 * square**0.5))  # no power overflows
 
     def _couple(
-        self, d2: Array, same: Array, counts: tuple[float, float] | None
+        self, d2: Array, same: Array, counts: tuple[Array, Array] | None
     ) -> tuple[Array, Array]:
         """How strongly each pair feels attraction and repulsion, in the precision of d2."""
         sigma = d2 * 0 + same

@@ -107,6 +107,19 @@ def test_second_derivatives_are_those_of_autograd_over_all_pairs(pair):
     assert torch.autograd.gradgradcheck(lambda h: PairLoss(pair)(h, labels), (h,))
 
 
+def test_second_derivatives_where_rounding_makes_a_distance_negative():
+    """Near-duplicates far from the others: their force acts on the second derivative all the same."""
+    h, labels = batch(0, 12, 5, 2)
+    h[6:] = h[:6] + 1e-10 * h[6:]
+    centred = h - h.mean(0)
+    gram = centred @ centred.T
+    assert (gram.diagonal()[:, None] + gram.diagonal() - 2 * gram).min() < 0
+    pair = PairEnergy(0.15, 0.01)
+    ours = torch.autograd.functional.hessian(lambda h: PairLoss(pair)(h, labels), h)
+    theirs = torch.autograd.functional.hessian(lambda h: over_all_pairs(h, labels, pair), h)
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-13)
+
+
 def pair_scale(pair, labels):
     """How strong the forces are: the averaged coupling multiplies them by numbers of pairs."""
     return len(labels) ** 2 if pair.coupling == "averaged" else 1

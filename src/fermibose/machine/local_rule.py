@@ -265,8 +265,8 @@ class PairLoss(nn.Module):
         same = labels[:, None] == labels
         itself = torch.eye(size, dtype=torch.bool, device=h.device)
         counts = (same & ~itself).sum().double() / 2, (~same).sum().double() / 2
-        energies = self.energy.energy(d2, same, counts).masked_fill(itself, 0)
-        mean = energies.sum() / max(size * (size - 1), 1)
+        energies: Tensor = self.energy.energy(d2, same, counts)
+        mean = energies.masked_fill(itself, 0).sum() / max(size * (size - 1), 1)
         return mean.to(torch.promote_types(h.dtype, torch.float32))
 
 
