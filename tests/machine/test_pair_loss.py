@@ -108,7 +108,7 @@ def test_second_derivatives_are_those_of_autograd_over_all_pairs(pair):
 
 
 def test_second_derivatives_where_rounding_makes_a_distance_negative():
-    """Near-duplicates far from the others: their force acts on the second derivative all the same."""
+    """Near-duplicates: their force acts on the second derivative all the same."""
     h, labels = batch(0, 12, 5, 2)
     h[6:] = h[:6] + 1e-10 * h[6:]
     centred = h - h.mean(0)
