@@ -1,7 +1,9 @@
-"""Pair energy. Oracles: the printed formula in plain Python, finite differences, autograd."""
+"""Pair energy. Oracles: the printed formula in plain Python and in mpmath, finite differences,
+autograd."""
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -73,6 +75,53 @@ def test_precision_of_the_input_is_kept(a, convert):
     pair = PairEnergy(0.5, a, boson_weight=0.7)
     for value in (pair.energy(d2, same), pair.force(d2, same), pair.curvature(d2, same)):
         assert value.dtype == convert
+
+
+@pytest.mark.parametrize("convert", [np.float32, np.float64, torch.float32, torch.float64])
+@pytest.mark.parametrize("a", [1e-12, 1e-4, 0.01, 0.3, 10.0])
+def test_the_smooth_hinge_keeps_its_digits_at_any_distance(a, convert):
+    """Value, force and curvature of fermion pairs against 60 digits, at x = d_F − D² as rounded."""
+    single = "float32" in str(convert)
+    sizes = np.concatenate([10.0 ** np.arange(-6, 9), np.linspace(0.5, 1.5, 11)])
+    d2 = np.concatenate([[0.0, 0.4], sizes]).astype(np.float32 if single else np.float64)
+    given = torch.tensor(d2) if isinstance(convert, torch.dtype) else d2
+    pair = PairEnergy(0.4, a, fermion_weight=1.0)
+    x = d2.dtype.type(0.4) - d2  # as the energy sees it: how it rounds is not the hinge's matter
+    found = [np.asarray(f(given, False)) for f in (pair.energy, pair.force, pair.curvature)]
+    softness = mpmath.mpf(float(d2.dtype.type(a)))
+    with mpmath.workdps(60):
+        for k, value in enumerate(map(float, x)):
+            root = mpmath.sqrt(mpmath.mpf(value) ** 2 + softness)
+            hinge = (mpmath.mpf(value) + root) / 2
+            true = (hinge, -hinge / root, softness / (2 * root**3))
+            for number, want in zip(found, true, strict=True):
+                assert number.dtype == d2.dtype
+                error = abs(mpmath.mpf(float(number[k])) / want - 1)
+                assert error < 8 * float(np.finfo(d2.dtype).eps)
+
+
+@pytest.mark.parametrize("d2", [0.4, 0.0, 3.0])
+def test_every_derivative_of_the_smooth_hinge_by_autograd(d2):
+    """Also at x = d_F − D² = 0, where two branches of the formula meet; mpmath differentiates."""
+    t = torch.tensor(d2, dtype=torch.float64, requires_grad=True)
+    value, a = PairEnergy(0.4, 0.09).energy(t, False), mpmath.mpf("0.09")
+    for order in range(4):
+        x = mpmath.mpf(0.4) - mpmath.mpf(d2)
+        want = mpmath.diff(lambda x: (x + mpmath.sqrt(x * x + a)) / 2, x, order) * (-1) ** order
+        assert value.item() == pytest.approx(float(want), rel=1e-8)
+        if order < 3:
+            (value,) = torch.autograd.grad(value, t, create_graph=True)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.uint8])
+@pytest.mark.parametrize("a", [0.0, 1.0])
+def test_scalars_of_numpy_are_plain_numbers(kind, a):
+    """An np.float64 would widen every float32 array it meets."""
+    pair = PairEnergy(kind(1), kind(a), kind(2), kind(3))
+    assert pair == PairEnergy(1.0, a, 2.0, 3.0)
+    assert all(type(getattr(pair, name)) is float for name in ("d_f", "softness", "boson_weight"))
+    d2 = np.linspace(0, 2, 5, dtype=np.float32)
+    assert pair.energy(d2, d2 > 1).dtype == pair.curvature(d2, d2 > 1).dtype == np.float32
 
 
 def test_smooth_hinge_tends_to_the_hard_one():

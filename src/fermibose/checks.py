@@ -12,6 +12,8 @@ from typing import Any
 
 from fermibose.errors import InputError
 
+LONG = 200  # characters of a value in a message
+
 
 def is_whole(value: Any, least: int = -(2**63)) -> bool:
     """Whether it is an integer (no bool, no float) of at least ``least`` that fits into int64."""
@@ -21,14 +23,17 @@ def is_whole(value: Any, least: int = -(2**63)) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite real number (no bool)."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a finite real number (no bool) that fits into float64."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def whole(name: str, value: Any, *, least: int) -> int:
     """``value`` if it is an integer of at least ``least``."""
     if not is_whole(value, least):
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        raise InputError(f"{name} must be a whole number of at least {least}, got {shown(value)}")
     return int(value)
 
 
@@ -49,7 +54,7 @@ def number(
             if math.isfinite(bound)
         ]
         wanted = " ".join(["a finite number", " and ".join(bounds)]).strip()
-        raise InputError(f"{name} must be {wanted}, got {value!r}")
+        raise InputError(f"{name} must be {wanted}, got {shown(value)}")
     return float(value)
 
 
@@ -58,8 +63,26 @@ def choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
     choices = tuple(choices)
     if value not in choices:
         told = " or ".join(repr(c) for c in choices)
-        raise InputError(f"{name} must be {told}, got {value!r}")
+        raise InputError(f"{name} must be {told}, got {shown(value)}")
     return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """``value`` if it is True or False, by Python or by NumPy."""
+    if not isinstance(value, bool) and not _is_numpy_flag(value):
+        raise InputError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
+def _is_numpy_flag(value: Any) -> bool:
+    kind = getattr(value, "dtype", None)
+    return getattr(kind, "kind", None) == "b" and getattr(value, "shape", None) == ()
+
+
+def shown(value: Any) -> str:
+    """The value as a message shows it: not all of it, if it is long."""
+    text = repr(value)
+    return text if len(text) <= LONG else f"{text[:LONG]} …"
 
 
 def memory(what: str, need: float, remedy: str, free: float | None = None) -> None:

@@ -40,14 +40,15 @@ class PairEnergy:
 
     def __post_init__(self) -> None:
         for name in ("d_f", "softness", "boson_weight", "fermion_weight"):
-            number(name, getattr(self, name), least=0)
+            # A NumPy scalar would widen the float32 arrays it meets; a plain number does not.
+            object.__setattr__(self, name, number(name, getattr(self, name), least=0))
         if self.boson_weight == self.fermion_weight == 0:
             raise InputError(
                 "boson_weight and fermion_weight are both 0: there is nothing to learn"
             )
         choice("coupling", self.coupling, get_args(Coupling))
 
-    def energy(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
+    def energy(self, d2: Array, same: Array, counts: tuple[Array, Array] | None = None) -> Array:
         """E(D²) of each pair.
 
         d2: squared distances. same: True (1) for boson pairs, False (0) for fermion pairs,
@@ -56,28 +57,29 @@ class PairEnergy:
         """
         return self.energy_and_force(d2, same, counts)[0]
 
-    def force(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
+    def force(self, d2: Array, same: Array, counts: tuple[Array, Array] | None = None) -> Array:
         """dE/dD² of each pair (arguments as in :meth:`energy`)."""
         return self.energy_and_force(d2, same, counts)[1]
 
     def energy_and_force(
-        self, d2: Array, same: Array, counts: tuple[float, float] | None = None
+        self, d2: Array, same: Array, counts: tuple[Array, Array] | None = None
     ) -> tuple[Array, Array]:
         """Both at the price of one, for inner loops (arguments as in :meth:`energy`)."""
         attraction, repulsion = self._couple(d2, same, counts)
         hinge, slope = self._hinge(self.d_f - d2)
         return attraction * d2 + repulsion * hinge, attraction - repulsion * slope
 
-    def curvature(self, d2: Array, same: Array, counts: tuple[float, float] | None = None) -> Array:
+    def curvature(self, d2: Array, same: Array, counts: tuple[Array, Array] | None = None) -> Array:
         """d²E/d(D²)² of each pair (arguments as in :meth:`energy`); 0 for the hard hinge."""
         _, repulsion = self._couple(d2, same, counts)
         x = self.d_f - d2
         if not self.softness:
             return repulsion * (x * 0)
-        return repulsion * (self.softness / 2 * (x * x + self.softness) ** -1.5)
+        square = x * x + self.softness
+        return repulsion * (self.softness / square / (2 * square**0.5))  # no power overflows
 
     def _couple(
-        self, d2: Array, same: Array, counts: tuple[float, float] | None
+        self, d2: Array, same: Array, counts: tuple[Array, Array] | None
     ) -> tuple[Array, Array]:
         """How strongly each pair feels attraction and repulsion, in the precision of d2."""
         sigma = d2 * 0 + same
@@ -90,10 +92,16 @@ class PairEnergy:
         return self.boson_weight * counts[0], self.fermion_weight * counts[1]
 
     def _hinge(self, x: Array) -> tuple[Array, Array]:
-        """φ(x) and its slope φ'(x); for the smooth hinge φ' = φ/√(x²+a)."""
+        """φ(x) and its slope φ'(x); for the smooth hinge φ' = φ/√(x²+a).
+
+        Where x < 0 the terms of (x + √(x²+a))/2 cancel, and it is written a/(2(√(x²+a) − x)); where
+        x > 0 it is x + φ(−x). So every digit counts at any distance, and for autograd, which takes
+        x = 0 to be on the left, derivatives of every order are those of φ.
+        """
         if not self.softness:
             slope = x * 0 + (x > 0)
             return x * slope, slope
+        positive = x * (x > 0)
         root = (x * x + self.softness) ** 0.5
-        hinge = (x + root) / 2
+        hinge = positive + self.softness / 2 / (root + (2 * positive - x))
         return hinge, hinge / root

@@ -80,31 +80,32 @@ def test_a_model_is_judged_on_the_test_images_it_was_scored_on(tmp_path):
     assert "100 test images" in run("attack", model, "--output", tmp_path / "attack")
 
 
-def test_a_folder_is_found_again_and_missed_with_a_remedy(
-    tmp_path, small, write_folder, monkeypatch
-):
+def test_a_model_names_a_folder_but_does_not_choose_it(tmp_path, small, write_folder, monkeypatch):
     folder = write_folder(tmp_path / "letters", small)
     monkeypatch.chdir(tmp_path)
     run("train", "--data", "letters", *QUICK, "--output", tmp_path / "run")
     monkeypatch.chdir("/")  # the path was relative
-    text, found = judged(tmp_path / "run")
+    for command in ("evaluate", "attack", "audit"):
+        with pytest.raises(InputError, match=rf"in {folder}, and .*name that folder.* --data"):
+            run(command, tmp_path / "run")
+    text, found = judged(tmp_path / "run", "--data", folder)
     assert found["data"]["checksum"] == load_dataset(folder).checksum
     assert "note:" not in text
     folder.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match=r"no folder .*letters: name it with --data"):
-        judged(tmp_path / "run")
     text, _ = judged(tmp_path / "run", "--data", tmp_path / "moved")
     assert "note:" not in text  # the same images under another name
     text, _ = judged(tmp_path / "run", "--folder", tmp_path / "moved")
     assert "note:" not in text
 
 
-def test_mnist_comes_from_where_it_was_or_from_the_environment(
+def test_mnist_comes_from_the_folder_given_or_from_the_environment(
     tmp_path, small, write_folder, monkeypatch
 ):
     folder = write_folder(tmp_path / "files", small)
     run("train", "--data", "mnist", "--folder", folder, *QUICK, "--output", tmp_path / "run")
-    text, found = judged(tmp_path / "run")
+    with pytest.raises(InputError, match=rf"on mnist from {folder}, and .* --folder.*FERMIBOSE_D"):
+        judged(tmp_path / "run")
+    text, found = judged(tmp_path / "run", "--folder", folder)
     assert found["data"] == {"name": "mnist", "checksum": load_dataset(folder).checksum}
     assert "note:" not in text
     folder.rename(tmp_path / "elsewhere")
@@ -113,6 +114,9 @@ def test_mnist_comes_from_where_it_was_or_from_the_environment(
         raise FermiboseError("no network.")
 
     monkeypatch.setattr(datasets, "read_openml", unreachable)
+    with pytest.raises(FermiboseError, match="no network"):
+        judged(tmp_path / "run", "--data", "mnist")
+    monkeypatch.setenv("FERMIBOSE_DATA", str(tmp_path / "run"))  # which has no such files
     with pytest.raises(InputError, match=r"trained on mnist.*no network.*--folder"):
         judged(tmp_path / "run")
     monkeypatch.setenv("FERMIBOSE_DATA", str(tmp_path / "elsewhere"))
@@ -125,7 +129,7 @@ def test_other_files_of_the_same_name_are_told_apart(tmp_path, small, write_fold
     run("train", "--data", folder, *QUICK, "--output", tmp_path / "run")
     shutil.rmtree(folder)
     write_folder(folder, small | {"images_train": small["images_train"][::-1].copy()})
-    text, _ = judged(tmp_path / "run")
+    text, _ = judged(tmp_path / "run", "--data", folder)
     assert "trained on other files called letters (their checksums differ); images" in text
     assert "may be among those it was trained on" in text
 
@@ -173,6 +177,8 @@ def test_a_model_that_does_not_say_is_judged_on_mnist5k(tmp_path):
         {"load": {"name": "digits", "folder": ["x"]}},
         {"load": {"name": "digits", "test_per_class": "ten"}},
         {"load": {"name": ["digits"]}},
+        {"name": "\x1b[2Jdigits"},  # would clear the screen
+        {"load": {"name": "mnist", "folder": "a\nb"}},
     ],
 )
 def test_a_damaged_record_of_the_data_is_refused(tmp_path, damage):

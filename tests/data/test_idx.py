@@ -1,6 +1,10 @@
 """IDX files. Oracle: files packed by hand with struct, and their numbers worked out in Python."""
 
 import gzip
+import struct
+import time
+import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fermibose import checks
 from fermibose.data import load_idx, read_idx
 from fermibose.errors import FileFormatError, InputError
 
@@ -60,8 +65,13 @@ GZ = gzip.compress(SMALL, mtime=0)  # test names must not change from one proces
         (b"\0\0\x42" + SMALL[3:], r"0x42 \(unknown\)"),
         (SMALL[:10], r"truncated: 10 bytes, its header alone has 12"),
         (SMALL[:-1], r"truncated: .* 2 × 3 = 6 bytes, it holds 5"),
-        (SMALL + b"\0", r"trailing bytes: .* 2 × 3 = 6 bytes, it holds 7"),
-        (bytes([0, 0, 8, 2]) + b"\xff" * 8 + SMALL[12:], "truncated"),  # sizes of 2^32 − 1
+        (SMALL + b"\0", r"trailing bytes: .* 2 × 3 = 6 bytes, it holds more"),
+        (bytes([0, 0, 8, 2]) + b"\xff" * 8 + SMALL[12:], "no array holds"),  # sizes of 2^32 − 1
+        (bytes([0, 0, 8, 4]) + bytes(4) + b"\xff" * 12, "no array holds"),  # and none of them
+        (bytes([0, 0, 8, 65]) + b"\0\0\0\1" * 65 + b"x", "65 dimensions, which no array"),
+        (bytes([0, 0, 8, 255]) + b"\0\0\0\1" * 255 + b"x", "255 dimensions, which no array"),
+        (bytes([0, 0, 8, 2]) + b"\0\0\x20\0" * 2 + b"x", "truncated: .* it holds 1"),  # 67 MB
+        (bytes([0, 0, 8, 2]) + b"\0\0\x40\0" * 2 + b"x", "268435456 bytes, but has only 13"),
         (GZ[:-4], "damaged gzip"),  # cut off
         (GZ[:-8] + bytes([GZ[-8] ^ 1]) + GZ[-7:], "damaged gzip"),  # wrong checksum
         (GZ[:10] + b"\xff" + GZ[11:], "damaged gzip"),  # bad block
@@ -137,6 +147,54 @@ def test_missing_folder_and_missing_file(tmp_path, small, write_folder):
 def test_files_that_do_not_belong_together(tmp_path, small, write_folder, field, value, says):
     with pytest.raises(FileFormatError, match=says):
         load_idx(write_folder(tmp_path, small | {field: value}))
+
+
+@pytest.mark.parametrize("announced", [7, 10**9, 2**32 - 1])
+def test_a_gzip_bomb_is_refused_from_its_header_on(tmp_path, write_folder, small, announced):
+    """3 GB of zeros in 3 MB; what is announced is read, what is not is not even decompressed."""
+    path = write_folder(tmp_path, small) / "train-images-idx3-ubyte"
+    made = zlib.compressobj(9, zlib.DEFLATED, 31)  # 31: gzip
+    header = bytes([0, 0, 8, 3]) + struct.pack(">III", announced, 1, 1)
+    start = made.compress(header) + made.flush(zlib.Z_FULL_FLUSH)
+    zeros = made.compress(bytes(2**24)) + made.flush(zlib.Z_FULL_FLUSH)
+    path.write_bytes(start + 180 * zeros + made.flush())
+    assert path.stat().st_size < 4e6
+    tracemalloc.start()
+    started = time.perf_counter()
+    with pytest.raises(FileFormatError, match=f"{announced} images but .* 6 labels"):
+        load_idx(tmp_path)
+    if announced == 7:
+        with pytest.raises(FileFormatError, match="trailing bytes"):
+            read_idx(path)
+    assert time.perf_counter() - started < 1
+    assert tracemalloc.get_traced_memory()[1] < 2e7
+    tracemalloc.stop()
+
+
+def test_more_than_the_memory_holds_is_refused_from_the_header_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "free_memory", lambda: 29.0)
+    (tmp_path / "a").write_bytes(SMALL)
+    with pytest.raises(InputError, match=r"a announces takes .* GB, more than .*smaller set"):
+        read_idx(tmp_path / "a")  # six bytes, and six numbers of four bytes
+    monkeypatch.setattr(checks, "free_memory", lambda: 30.0)
+    assert read_idx(tmp_path / "a").shape == (2, 3)
+
+
+def test_blank_images_in_a_thousandth_of_their_bytes_are_refused_unless_unpacked(tmp_path):
+    """A bomb that announces all it holds."""
+    content = bytes([0, 0, 8, 3]) + struct.pack(">III", 100_000, 28, 28) + bytes(78_400_000)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content, 6))
+    with pytest.raises(FileFormatError, match=r"78400000 bytes, but has only \d+: .*gunzip"):
+        read_idx(tmp_path / "a.gz")
+    (tmp_path / "a").write_bytes(content)
+    assert not read_idx(tmp_path / "a").any()
+
+
+@pytest.mark.parametrize("shape", [(6, 0, 3), (6, 2, 0)])
+def test_images_without_pixels(tmp_path, small, write_folder, shape):
+    empty = {"images_train": np.zeros(shape, np.uint8)}
+    with pytest.raises(FileFormatError, match=rf"images of {shape[1]} × {shape[2]} pixels"):
+        load_idx(write_folder(tmp_path, small | empty))
 
 
 def test_no_images_at_all(tmp_path, small, write_folder):

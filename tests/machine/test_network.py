@@ -1,16 +1,19 @@
 """The network and its files. Oracles: the formula in NumPy, round trips, damaged files."""
 
 import copy
+import hashlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from fermibose import FermiBoseNet, files
 from fermibose.errors import FermiboseError, FileFormatError, InputError
@@ -109,16 +112,18 @@ def change(**values):
     def edit(folder):
         config = json.loads((folder / "model.json").read_text())
         (folder / "model.json").write_text(json.dumps(config | values))
+        files.seal(folder / "model.json")  # nobody's damage: it was meant
 
     return edit
 
 
-def foreign_weights(folder):
-    import hashlib
+def weights(make):
+    def replace(folder):
+        file = folder / "model.safetensors"
+        save_file(make(load_file(file)), file)
+        change(sha256=hashlib.sha256(file.read_bytes()).hexdigest())(folder)
 
-    save_file({"conv.weight": torch.zeros(2, 2)}, folder / "model.safetensors")
-    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    change(sha256=digest)(folder)
+    return replace
 
 
 @pytest.mark.parametrize(
@@ -135,18 +140,150 @@ def foreign_weights(folder):
         ),
         (change(format="other"), "does not describe"),
         (change(format_version=99), "version 99"),
+        (change(format_version=True), "version True"),
         (change(hidden=[5, 400_000_000]), "do not fit"),
         (change(hidden="x"), "do not fit .*copy or train the model again"),
+        (change(hidden=[5]), "do not fit"),
+        (change(hidden=[5] * 50_000), "do not fit .*there are 2 hidden layers"),
+        (change(inputs="6" * 10_000), "do not fit .*inputs must be a whole number"),
+        (change(inputs=6.0), "inputs must be a whole number"),
+        (change(bias=1), "bias must be True or False"),
+        (change(activation=["tanh"]), "activation must be"),
+        (change(classes="abc"), "classes must be a list"),
+        (change(classes=[["a"], "b", "c"]), "classes must be a list"),
+        (change(colour="blue"), "do not fit .*colour"),
         (change(classes=[0]), "do not fit"),
-        (foreign_weights, "do not fit"),
+        (weights(lambda old: {"conv.weight": torch.zeros(2, 2)}), "do not fit"),
+        (weights(lambda old: old | {"extra": torch.zeros(2)}), "'extra' does not belong there"),
+        (weights(lambda old: {n: t.int() for n, t in old.items()}), "is of torch.int32, which"),
+        (weights(lambda old: {n: t * math.nan for n, t in old.items()}), "holds NaN"),
+        (weights(lambda old: old | {"readout.bias": torch.full((3,), math.inf)}), "or infinity"),
+        (
+            weights(lambda old: old | {"readout.bias": torch.zeros(3).double()}),
+            "different types: torch.float32, torch.float64",
+        ),
         (change(info=["x"]), r"is damaged: .*\(info\).*again"),
         (change(info=None), "is damaged"),
     ],
 )
-def test_damaged_or_foreign_files_are_refused(saved, damage, message):
+def test_damaged_or_foreign_files_are_refused_at_once_in_one_line(saved, damage, message):
     damage(saved)
+    started = time.perf_counter()
+    with pytest.raises(FileFormatError, match=message) as found:
+        FermiBoseNet.load(saved)
+    assert time.perf_counter() - started < 2
+    assert "\n" not in str(found.value)
+    assert len(str(found.value)) < 700
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 200_000, "nested too deeply"),
+        ('{"a":' * 200_000 + "1" + "}" * 200_000, "nested too deeply"),
+        ('{"format": NaN}', "holds NaN"),
+        ('{"format": 1' + "0" * 10_000 + "}", "not readable as JSON"),
+        ("\xff", "not readable as JSON"),
+        (" " * 2**25, "bytes, more than"),
+        ("", "not readable as JSON"),
+    ],
+    ids=["lists", "objects", "NaN", "long number", "not UTF-8", "long", "empty"],
+)
+def test_a_description_that_is_no_json_is_refused_at_once(saved, text, message):
+    (saved / "model.json").write_bytes(text.encode("latin-1"))
+    started = time.perf_counter()
     with pytest.raises(FileFormatError, match=message):
         FermiBoseNet.load(saved)
+    assert time.perf_counter() - started < 2
+
+
+def test_a_net_of_very_many_layers_is_refused_at_once(saved):
+    def many(old):
+        layers = {f"layers.{i}.weight": torch.ones(1, 1) for i in range(5_000)}
+        return layers | {"readout.weight": torch.ones(1, 3)}
+
+    shapes = {"inputs": 1, "hidden": [1] * 5_000, "bias": False, "readout_bias": False}
+    weights(many)(saved)
+    change(**shapes)(saved)
+    started = time.perf_counter()
+    with pytest.raises(FileFormatError, match="at most 1000 hidden layers, got 5000"):
+        FermiBoseNet.load(saved)
+    assert time.perf_counter() - started < 5
+
+
+def small_saved(folder):
+    made = FermiBoseNet(2, (2,), 2)
+    made.initialise(torch.Generator().manual_seed(0))
+    made.info = {"rate": 1e-05, "name": "é"}  # where a bit may flip in vain: JSON reads E as e
+    made.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_every_bit_of_a_saved_model_counts(tmp_path, name):
+    """One bit of every byte, in turn; each is as likely to be missed as its neighbours."""
+    file = small_saved(tmp_path) / name
+    content = file.read_bytes()
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        file.write_bytes(damaged)
+        with pytest.raises(FileFormatError):
+            FermiBoseNet.load(tmp_path)
+    for length in range(0, len(content), 5):
+        file.write_bytes(content[:length])
+        with pytest.raises(FileFormatError):
+            FermiBoseNet.load(tmp_path)
+    file.write_bytes(content + b"\n")
+    with pytest.raises(FileFormatError):
+        FermiBoseNet.load(tmp_path)
+    file.write_bytes(content)
+    FermiBoseNet.load(tmp_path)
+
+
+def test_a_model_of_the_version_without_a_checksum_is_read_with_a_warning(net, saved):
+    config = json.loads((saved / "model.json").read_text())
+    del config["checksum"]
+    (saved / "model.json").write_text(json.dumps(config))
+    with pytest.raises(FileFormatError, match=r"checksum is missing\); copy or train"):
+        FermiBoseNet.load(saved)
+    (saved / "model.json").write_text(json.dumps(config | {"format_version": 1}))
+    with pytest.warns(UserWarning, match="written without a checksum.*Save the net again"):
+        back = FermiBoseNet.load(saved)
+    back.save(saved)
+    again = FermiBoseNet.load(saved)  # warnings are errors here
+    assert all(torch.equal(again.state_dict()[n], t) for n, t in net.state_dict().items())
+
+
+def test_a_diverged_net_is_not_saved(net, saved):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    net.readout.weight[0, 0] = math.nan
+    with pytest.raises(FermiboseError, match=r"not saved in .*readout.weight holds NaN"):
+        net.save(saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+
+
+def test_what_is_too_long_to_be_read_is_not_written(net, saved):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    net.info = {"notes": "x" * 2**24}
+    with pytest.raises(FermiboseError, match="keep less in its info"):
+        net.save(saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+
+
+def test_numbers_of_numpy_come_back_as_numbers(tmp_path):
+    made = FermiBoseNet(np.int64(3), (np.int32(2),), np.int64(2), classes=np.array([7, 9]))
+    made.info = {"score": np.float32(0.5), "counts": np.arange(3)}
+    made.save(tmp_path)
+    back = FermiBoseNet.load(tmp_path)
+    assert back.config == made.config
+    assert back.config["classes"] == [7, 9]
+    assert back.info == {"score": 0.5, "counts": [0, 1, 2]}
+
+
+def test_it_is_in_evaluation_mode(net, saved):
+    for each in (net, FermiBoseNet.load(saved)):
+        assert not any(module.training for module in each.modules())
 
 
 def test_a_folder_that_cannot_be_written_is_named(net, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import pickle
 import signal
@@ -13,9 +14,11 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from scipy.sparse import csr_array
 
-from fermibose import PairEnergy
+from fermibose import PairEnergy, files
 from fermibose.attacks import ThreatModel, audit
 from fermibose.compute import Interrupted
 from fermibose.errors import FermiboseError, FileFormatError, InputError
@@ -25,12 +28,14 @@ from fermibose.machine import (
     Recipe,
     SelfSupervised,
     Shift,
+    checkpoint,
     loop,
     train_kernel_ridge,
     train_logistic,
     train_mlp,
     train_rbf_svm,
 )
+from fermibose.machine.checkpoint import Checkpoint
 from fermibose.machine.training import LocalLayer, new_net, train
 
 SMALL = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))
@@ -197,16 +202,16 @@ def test_killed_training_resumes_from_its_last_checkpoint(data, tmp_path):
     script = f"""
 import os, signal, numpy as np
 from fermibose import PairEnergy
-from fermibose.machine import Recipe, loop, train
+from fermibose.machine import Recipe, checkpoint, train
 saves = 0
-save = loop.save_file
+save = checkpoint.save_file
 def save_then_die(*args, **kwargs):
     global saves
     save(*args, **kwargs)
     saves += 1
     if saves == 2:  # after the second file is written, before it replaces the first
         os.kill(os.getpid(), signal.SIGKILL)
-loop.save_file = save_then_die
+checkpoint.save_file = save_then_die
 data = np.load({str(x)!r})
 recipe = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))
 train(data["x"], data["y"], recipe, checkpoint={str(file)!r})
@@ -268,7 +273,7 @@ def test_checkpoints_of_other_trainings_and_damaged_ones_are_refused(data, tmp_p
 def test_a_full_disk_leaves_the_previous_checkpoint_intact(data, tmp_path, monkeypatch):
     file = tmp_path / "checkpoint.safetensors"
     calls = 0
-    save = loop.save_file
+    save = checkpoint.save_file
 
     def disk_fills_up(tensors, path, metadata):
         nonlocal calls
@@ -278,7 +283,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_intact(data, tmp_path, monke
             raise OSError(28, "No space left on device")
         save(tensors, path, metadata=metadata)
 
-    monkeypatch.setattr(loop, "save_file", disk_fills_up)
+    monkeypatch.setattr(checkpoint, "save_file", disk_fills_up)
     with pytest.raises(
         FermiboseError, match=r"No space left.*previous one, if any, is intact: make room"
     ):
@@ -623,3 +628,167 @@ def test_half_a_training_survives_the_way_from_a_worker(data, monkeypatch, capfd
         train(*data, SMALL)
     arrived = pickle.loads(pickle.dumps(stop.value))
     assert same_bits(weights(arrived.done), weights(stop.value.done))
+
+
+def damaged(content, position):
+    flipped = bytearray(content)
+    flipped[position // 8] ^= 1 << position % 8
+    return bytes(flipped)
+
+
+def test_every_bit_of_a_checkpoint_counts(data, tmp_path):
+    """Each byte of the header, and bits anywhere: refused in one line, by what would resume."""
+    file = tmp_path / "checkpoint.safetensors"
+    recipe = with_(SMALL, hidden=(2,), epochs=1, readout_epochs=1)
+    train(*data, recipe, checkpoint=file)
+    content = file.read_bytes()
+    header = 8 + int.from_bytes(content[:8], "little")
+    rng = np.random.default_rng(0)
+    positions = [8 * byte + byte % 8 for byte in range(header)]
+    positions += rng.integers(8 * header, 8 * len(content), 200).tolist()
+    keeper = Checkpoint(file, "")  # damage is noticed before the fingerprint is looked at
+    for position in positions:
+        file.write_bytes(damaged(content, position))
+        with pytest.raises(FileFormatError, match=r"not a readable checkpoint .*start afresh$"):
+            keeper.restore(torch.nn.Identity(), torch.Generator(), {}, stages=2)
+    for length in rng.integers(0, len(content), 50):
+        file.write_bytes(content[:length])
+        with pytest.raises(FileFormatError, match="not a readable checkpoint"):
+            keeper.restore(torch.nn.Identity(), torch.Generator(), {}, stages=2)
+    file.write_bytes(damaged(content, 8 * len(content) - 1))
+    with pytest.raises(FileFormatError, match="its checksum differs"):
+        train(*data, recipe, checkpoint=file)
+    file.write_bytes(content)
+    train(*data, recipe, checkpoint=file)
+
+
+def rewrite(file, tensors=None, header=None, *, sealed=True):
+    """The checkpoint with other content, and a checksum that fits."""
+    with safe_open(file, framework="pt") as old:
+        metadata = {k: v for k, v in (old.metadata() | (header or {})).items() if v is not None}
+        kept = {key: old.get_tensor(key) for key in old.keys()} | (tensors or {})  # noqa: SIM118
+    save_file({k: t for k, t in kept.items() if t is not None}, file, metadata=metadata)
+    if sealed:
+        files.seal(file)
+
+
+def test_a_checkpoint_of_the_version_without_a_checksum_is_read_with_a_warning(
+    data, tmp_path, monkeypatch
+):
+    file = tmp_path / "checkpoint.safetensors"
+    press_at(monkeypatch, 7)
+    with pytest.raises(Interrupted):
+        train(*data, SMALL, checkpoint=file)
+    rewrite(file, header={"checksum": None}, sealed=False)
+    with pytest.raises(FileFormatError, match="its checksum is missing"):
+        train(*data, SMALL, checkpoint=file)
+    rewrite(file, header={"format": None}, sealed=False)
+    with pytest.warns(UserWarning, match="without a checksum.*gets one with the next save"):
+        resumed = train(*data, SMALL, checkpoint=file)
+    assert same_bits(weights(resumed), weights(train(*data, SMALL)))
+    assert files.is_sealed(file)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "header", "says"),
+    [
+        ({}, {"position": "{}"}, "how far it came is not told"),
+        ({}, {"position": None}, "how far it came is not told"),
+        ({}, {"position": "[0, -1]"}, "how far it came is not told"),
+        ({}, {"position": "[0, 1, 2]"}, "positional argument"),
+        ({}, {"position": "[" * 200_000}, "nested too deeply"),
+        ({}, {"position": "[7, 0]"}, "stage 8 of 3"),
+        ({}, {"position": "[2, 9]"}, "epoch 9 of 5"),
+        ({"generator": None}, {}, "generator is missing"),
+        ({"generator": torch.zeros(5056, dtype=torch.uint8)}, {}, r"\(.*[Ii]nvalid.*\)"),
+        ({"generator": torch.zeros(5056)}, {}, "generator is of torch.float32 instead"),
+        ({"net.readout.weight": torch.zeros(9, 9)}, {}, "shape"),
+        ({"net.readout.weight": torch.zeros(9, 3, dtype=torch.int32)}, {}, "of torch.int32"),
+        ({"net.readout.weight": torch.full((9, 3), math.nan)}, {}, "readout.weight holds NaN"),
+        ({"optimiser.first.0": None}, {}, "first.0 is missing"),
+        ({"optimiser.count.0": torch.tensor(math.inf)}, {}, "count.0 holds NaN or infinity"),
+        ({"more": torch.zeros(1)}, {}, "'more' does not belong there"),
+        ({"records.layer": torch.zeros(1)}, {}, "not enough values"),
+    ],
+)
+def test_a_checkpoint_whose_content_is_wrong_is_refused(data, tmp_path, tensors, header, says):
+    file = tmp_path / "checkpoint.safetensors"
+    train(*data, SMALL, checkpoint=file)
+    rewrite(file, tensors, header)
+    with pytest.raises(FileFormatError, match=rf"{says}.*remove it to start afresh") as found:
+        train(*data, SMALL, checkpoint=file)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+def test_numbers_of_numpy_are_numbers(data, fit):
+    numbers = {
+        "hidden": (np.int64(12), np.uint8(9)),
+        "bias": np.bool_(False),
+        "epochs": np.int32(4),
+        "batch_size": np.int64(8),
+        "readout_epochs": np.uint16(5),
+        "seed": np.int64(3),
+        "threads": np.int64(1),
+        "learning_rate": np.float64(0.01),
+        "weight_decay": np.float32(0.0),
+        "activity": np.int64(0),
+        "energy": PairEnergy(np.float64(0.2)),
+    }
+    recipe = Recipe(**numbers)
+    for name, value in dataclasses.asdict(with_(SMALL, seed=3)).items():
+        assert type(getattr(recipe, name)) is type(value) or name in ("energy", "pairing")
+    plain = with_(SMALL, seed=3, weight_decay=0.0)
+    assert recipe == plain
+    assert same_bits(weights(fit(*data, recipe)), weights(fit(*data, plain)))
+
+
+@pytest.mark.parametrize("fit", [train, train_mlp])
+def test_nets_come_out_frozen_and_in_evaluation_mode(data, fit, tmp_path, monkeypatch):
+    def ready(net):
+        return not any(p.requires_grad for p in net.parameters()) and not any(
+            module.training for module in net.modules()
+        )
+
+    how = {"checkpoint": tmp_path / "checkpoint"} if fit is train else {"perturb": back_to_training}
+    assert ready(fit(*data, SMALL, **how).net)
+    assert ready(fit(*data, SMALL, **how).net)  # resumed
+    assert ready(fit(*data, with_(SMALL, readout="ridge")).net)
+    assert ready(train_logistic(*data))
+    assert ready(train_rbf_svm(*data))
+    assert ready(train_kernel_ridge(*data))
+    press_at(monkeypatch, 3)
+    with pytest.raises(Interrupted) as stop:
+        fit(*data, SMALL)
+    assert ready(stop.value.done.net)
+
+
+def back_to_training(net, x, y, generator):
+    net.train()
+    return x
+
+
+def test_training_under_autocast_gives_the_same_bits(data):
+    for fit in (train, train_mlp):
+        plain = fit(*data, SMALL)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            cast = fit(*data, SMALL)
+        assert same_bits(weights(cast), weights(plain))
+
+
+@pytest.mark.parametrize(
+    ("fit", "settings"),
+    [
+        (train_mlp, {"learning_rate": 0.0}),
+        (train_mlp, {"weight_decay": -1.0}),
+        (train_mlp, {"learning_rate": math.nan}),
+        (train_logistic, {"penalty": 0}),
+        (train_rbf_svm, {"gamma": -1.0}),
+        (train_rbf_svm, {"c": 0.0}),
+        (train_kernel_ridge, {"ridge": 0.0}),
+        (train_kernel_ridge, {"gamma": 10**400}),
+    ],
+)
+def test_impossible_settings_of_baselines_are_named(data, fit, settings):
+    with pytest.raises(InputError, match=rf"{next(iter(settings))} must be a finite number"):
+        fit(*data, **settings)

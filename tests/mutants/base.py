@@ -3,8 +3,11 @@
 MUTANTS = [
     ("swap masks", "fermibose/energy.py", "sigma = d2 * 0 + same", "sigma = 1 - (d2 * 0 + same)", "tests/machine/test_local_rule.py"),
     ("sign of the force", "fermibose/energy.py", "attraction - rep", "attraction + rep", "tests/machine/test_local_rule.py"),
-    ("no half in the hinge", "fermibose/energy.py", "(x + root) / 2", "(x + root)", "tests/test_energy.py"),
-    ("curvature", "fermibose/energy.py", "self.softness / 2 *", "self.softness *", "tests/test_energy.py"),
+    ("no half in the hinge", "fermibose/energy.py", "self.softness / 2 / (root", "self.softness / (root", "tests/test_energy.py"),
+    ("the hinge cancels", "fermibose/energy.py", "hinge = positive + self.softness / 2 / (root + (2 * positive - x))", "hinge = (x + root) / 2", "tests/test_energy.py"),
+    ("branches of the hinge meet badly", "fermibose/energy.py", "positive = x * (x > 0)", "positive = (x + abs(x)) / 2", "tests/test_energy.py"),
+    ("NumPy's numbers kept", "fermibose/energy.py", "number(name, getattr(self, name), least=0))", "getattr(self, name))", "tests/test_energy.py"),
+    ("curvature", "fermibose/energy.py", "(2 * square**0.5)", "(square**0.5)", "tests/test_energy.py"),
     ("averaged = labelled", "fermibose/energy.py", '== "labelled":', '!= "":', "tests/test_energy.py"),
     ("averaged: swap counts", "fermibose/energy.py", "* counts[0]", "* counts[1]", "tests/test_energy.py"),
     ("fermion weight lost", "fermibose/energy.py", "self.fermion_weight * (1", "1.0 * (1", "tests/test_energy.py"),

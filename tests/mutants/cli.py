@@ -31,4 +31,6 @@ MUTANTS = [
     ("cli: fields not handed over", "fermibose/cli/options.py", "kind(**{name: given.pop(name) for name in names})", "kind(**{name: given.pop(name) for name in names if name == 'd_f'})", "tests/test_cli.py::test_options_are_the_fields"),
     ("cli: energy of a machine lost", "fermibose/cli/train.py", "        energy=energy,\n", "", "tests/test_cli.py::test_options_are_the_fields"),
     ("cli: Ctrl-C in a training unheard", "fermibose/cli/train.py", "        say(word)\n        raise typer.Exit(130)\n", "        say(word)\n", "tests/test_cli.py::test_ctrl_c_in_a_training_ends_the_command"),
+    ("cli: a model chooses the folder", "fermibose/cli/subject.py", "        if folder is None:\n            raise InputError(", "        folder = folder or Path(name)\n        if not folder.is_dir():\n            raise InputError(", "tests/data/test_cli_subject.py"),
+    ("cli: a model chooses the folder of MNIST", "fermibose/cli/subject.py", 'if folder is None and then is not None and not os.environ.get("FERMIBOSE_DATA"):', "if False:", "tests/data/test_cli_subject.py"),
 ]  # fmt: skip

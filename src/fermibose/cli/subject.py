@@ -1,5 +1,6 @@
 """The saved model that a command is asked about, and the data it is judged on."""
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,7 @@ def _record(model: Path, trained: Any) -> dict[str, Any]:
     """What a model says of its data, as :func:`origin` writes it; empty if it says nothing."""
     if not isinstance(trained, dict) or "name" not in trained:  # info is free to hold anything
         return {}
-    sound = isinstance(trained["name"], str)
+    sound = isinstance(trained["name"], str) and trained["name"].isprintable()
     if "load" in trained:
         load = trained["load"] if isinstance(trained["load"], dict) else {}
         sound = (
@@ -109,6 +110,7 @@ def _record(model: Path, trained: Any) -> dict[str, Any]:
             and isinstance(trained.get("checksum"), str)
             and isinstance(load.get("name"), str)
             and isinstance(load.get("folder"), str | None)
+            and (str(load["name"]) + (load.get("folder") or "")).isprintable()
             and all(isinstance(load.get(key), int | None) for key in _COUNTS)
         )
     if not sound:
@@ -132,21 +134,27 @@ def _check_classes(model: Path, classes: list[Any]) -> None:
 
 
 def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
-    """The data that the model was trained on, from ``folder`` or where they were then."""
+    """The data that the model was trained on, from ``folder`` or where they are by default.
+
+    A model may come from elsewhere: it does not choose which folder is read here.
+    """
     from fermibose.data import NAMES, load_dataset
 
     load = trained.get("load", {})
     name, then = load.get("name", trained["name"]), load.get("folder")
     if name not in NAMES:  # a folder of IDX files
-        place = Path(name) if folder is None else folder
-        if not place.is_dir():
+        if folder is None:
             raise InputError(
-                f"{model} was trained on a folder of IDX files, and there is no folder {place}: "
-                "name it with --data"
+                f"{model} says that it was trained on the IDX files in {name}, and does not choose "
+                "what is read here: name that folder, or another, with --data"
             )
-        return load_dataset(place)
-    if folder is None and then is not None and Path(then).is_dir():
-        folder = Path(then)
+        return load_dataset(folder)
+    if folder is None and then is not None and not os.environ.get("FERMIBOSE_DATA"):
+        raise InputError(
+            f"{model} says that it was trained on {name} from {then}, and does not choose what is "
+            f"read here: name that folder, or another, with --folder, or set FERMIBOSE_DATA to it; "
+            f"--data {name} alone takes the default"
+        )
     try:
         return load_dataset(name, folder=folder)
     except FermiboseError as error:

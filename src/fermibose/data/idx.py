@@ -6,12 +6,16 @@ import math
 import os
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fermibose import checks
 from fermibose.errors import FileFormatError, InputError
 
 Bytes8: TypeAlias = NDArray[np.uint8]
@@ -20,6 +24,11 @@ Labels: TypeAlias = NDArray[np.int64]
 Split: TypeAlias = tuple[Images, Labels, Images, Labels]
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_PIECE = 1 << 20  # bytes read at once
+_DIMENSIONS = 64  # of a NumPy array, at most
+# Bytes announced that are taken on trust, and beyond them how many for a byte of the file: the
+# images of MNIST have 4.7, blank ones a thousand.
+_TRUST, _RATIO = 1 << 26, 200
 
 _UINT8 = 0x08
 _OTHER_TYPES = {
@@ -69,58 +78,103 @@ def content_digest(*arrays: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file, decompressed if its content (not its name) says gzip."""
+@contextmanager
+def opened(path: Path) -> Iterator[BufferedIOBase]:
+    """The content of a file to read from, decompressed if it (not its name) says gzip."""
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise InputError(f"{path} {what}: check the path.")
-    content = path.read_bytes()
-    if not content.startswith(_GZIP_MAGIC):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (EOFError, OSError, zlib.error) as error:  # truncated, wrong checksum, bad blocks
-        raise FileFormatError(
-            f"{path} is a damaged gzip file ({error}): download or copy it again."
-        ) from error
+    with path.open("rb") as file:
+        zipped = file.read(2) == _GZIP_MAGIC
+        file.seek(0)
+        if not zipped:
+            yield file
+            return
+        try:
+            with gzip.open(file) as content:
+                yield content
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:  # cut off, checksum, bad blocks
+            raise FileFormatError(
+                f"{path} is a damaged gzip file ({error}): download or copy it again."
+            ) from error
+
+
+def read_at_most(content: BufferedIOBase, size: int) -> bytearray:
+    """Up to ``size`` bytes; no memory is taken for what is announced but not there."""
+    found = bytearray()
+    while len(found) < size and (piece := content.read(min(_PIECE, size - len(found)))):
+        found += piece
+    return found
 
 
 def read_idx(path: str | os.PathLike[str]) -> Bytes8:
     """Read one IDX file of unsigned bytes, gzip-compressed or not (detected by content).
 
     Returns a uint8 array of the shape in the header: (n, rows, columns) for images, (n,) for
-    labels. The file must hold exactly what its header announces.
+    labels. The file must hold exactly what its header announces; more is not even decompressed.
     """
     path = Path(path).expanduser()
-    content = read_bytes(path)
+    with opened(path) as content:
+        shape = _read_shape(path, content)
+        expected = math.prod(shape)
+        size = path.stat().st_size
+        if expected > max(_TRUST, _RATIO * size):
+            raise FileFormatError(
+                f"{path} announces {_times(shape)} = {expected} bytes, but has only {size}: "
+                "download or copy the file again, or unpack it with gunzip if it is meant."
+            )
+        checks.memory(
+            f"what {path} announces takes",
+            expected * (1 + np.dtype(np.float32).itemsize),  # as bytes, and scaled
+            "download or copy it again, or use a smaller set.",
+        )
+        found = read_at_most(content, expected)
+        if len(found) == expected and not content.read(1):
+            return np.frombuffer(found, np.uint8).reshape(shape)
+    problem, holds = "has trailing bytes", "more"
+    if len(found) < expected:
+        problem, holds = "is truncated", str(len(found))
+    raise FileFormatError(
+        f"{path} {problem}: its header announces {_times(shape)} = {expected} bytes, "
+        f"it holds {holds}. Download or copy the file again."
+    )
+
+
+def read_idx_shape(path: Path) -> tuple[int, ...]:
+    """The shape in the header of an IDX file; the rest is not read."""
+    with opened(path) as content:
+        return _read_shape(path, content)
+
+
+def _read_shape(path: Path, content: BufferedIOBase) -> tuple[int, ...]:
+    """The header, up to the first byte of the data, checked."""
     # Magic: two zero bytes, the type of the elements, the number of dimensions.
-    if len(content) < 4 or content[:2] != b"\0\0" or content[3] == 0:
+    magic = bytes(read_at_most(content, 4))
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[3] == 0:
         raise FileFormatError(
-            f"{path} is not an IDX file: it starts with {_describe_start(content)} instead of "
+            f"{path} is not an IDX file: it starts with {_describe_start(magic)} instead of "
             "00 00 08 and the number of dimensions. Download or copy the file again."
         )
-    kind, dimensions = content[2], content[3]
+    kind, dimensions = magic[2], magic[3]
     if kind != _UINT8:
         found = _OTHER_TYPES.get(kind, "unknown")
         raise FileFormatError(
             f"{path} holds elements of type 0x{kind:02x} ({found}); only unsigned bytes (0x08) "
             "are read. Convert the images to pixels 0..255 and write them as unsigned bytes."
         )
-    start = 4 + 4 * dimensions
-    if len(content) < start:
+    sizes = read_at_most(content, 4 * dimensions)
+    if len(sizes) < 4 * dimensions:
         raise FileFormatError(
-            f"{path} is truncated: {len(content)} bytes, its header alone has {start}. "
-            "Download or copy the file again."
+            f"{path} is truncated: {4 + len(sizes)} bytes, its header alone has "
+            f"{4 + 4 * dimensions}. Download or copy the file again."
         )
-    shape = struct.unpack(f">{dimensions}I", content[4:start])
-    expected, found_bytes = math.prod(shape), len(content) - start
-    if found_bytes != expected:
-        problem = "is truncated" if found_bytes < expected else "has trailing bytes"
+    shape = struct.unpack(f">{dimensions}I", sizes)
+    if dimensions > _DIMENSIONS or math.prod(max(size, 1) for size in shape) >= 2**63:
         raise FileFormatError(
-            f"{path} {problem}: its header announces {_times(shape)} = {expected} bytes, "
-            f"it holds {found_bytes}. Download or copy the file again."
+            f"{path} announces {_times(shape[:4])} … bytes in {dimensions} dimensions, which no "
+            "array holds. Download or copy the file again."
         )
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
+    return shape
 
 
 def load_idx(folder: str | os.PathLike[str]) -> Split:
@@ -157,35 +211,41 @@ def has_idx_files(folder: Path) -> bool:
 
 def _read_part(folder: Path, part: str) -> tuple[Bytes8, Bytes8]:
     """Images (n, rows, columns) and labels (n,) of the part ``train`` or ``t10k``."""
-    images = _read_kind(folder, part, "images")
-    labels = _read_kind(folder, part, "labels")
-    if len(images) != len(labels):
+    paths = [_path(folder, part, what) for what in ("images", "labels")]
+    images, labels = (_shape_of(path, n) for path, n in zip(paths, (3, 1), strict=True))
+    if images[0] != labels[0]:
         raise FileFormatError(
-            f"{folder}: {_name(part, 'images')} holds {len(images)} images but "
-            f"{_name(part, 'labels')} holds {len(labels)} labels. Take both from one data set."
+            f"{folder}: {_name(part, 'images')} holds {images[0]} images but "
+            f"{_name(part, 'labels')} holds {labels[0]} labels. Take both from one data set."
         )
-    if len(images) == 0:
+    if 0 in images:
+        empty = "no images" if not images[0] else f"images of {_times(images[1:])} pixels"
         raise FileFormatError(
-            f"{folder}: {_name(part, 'images')} holds no images. Download or copy it again."
+            f"{folder}: {_name(part, 'images')} holds {empty}. Download or copy it again."
         )
-    return images, labels
+    return read_idx(paths[0]), read_idx(paths[1])
 
 
-def _read_kind(folder: Path, part: str, what: str) -> Bytes8:
+def _path(folder: Path, part: str, what: str) -> Path:
     path = _find(folder, part, what)
     if path is None:
         raise InputError(
             f"{folder} has no file {_name(part, what)} (or {_name(part, what)}.gz). "
             "Put the four IDX files of the data set there, or give the folder that has them."
         )
-    array = read_idx(path)
-    expected = 3 if what == "images" else 1
-    if array.ndim != expected:
+    return path
+
+
+def _shape_of(path: Path, dimensions: int) -> tuple[int, ...]:
+    """The shape of images (three dimensions) or labels (one), before any of them is read."""
+    shape = read_idx_shape(path)
+    if len(shape) != dimensions:
         raise FileFormatError(
-            f"{path} has {array.ndim} dimension(s); {what} have {expected}. "
+            f"{path} has {len(shape)} dimension(s); {'images' if dimensions == 3 else 'labels'} "
+            f"have {dimensions}. "
             "Check that images and labels are not exchanged, or download the file again."
         )
-    return array
+    return shape
 
 
 def _find(folder: Path, part: str, what: str) -> Path | None:

@@ -31,10 +31,11 @@ class _Source:
     test: int = 10_000  # … and the last the test set
     side: int = 28
 
-    def fits(self, split: RawSplit) -> bool:
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the fields of RawSplit."""
         image = (self.side, self.side)
-        shapes = [(self.train, *image), (self.train,), (self.test, *image), (self.test,)]
-        return all(a.dtype == np.uint8 and a.shape == s for a, s in zip(split, shapes, strict=True))
+        return [(self.train, *image), (self.train,), (self.test, *image), (self.test,)]
 
 
 _SOURCES = {
@@ -171,13 +172,15 @@ def _read_cache(path: Path, source: _Source) -> RawSplit:
 
     try:
         with safe_open(path, framework="numpy") as file:
+            stored = [file.get_slice(field) for field in RawSplit._fields]
+            found_in = [(tuple(part.get_shape()), part.get_dtype()) for part in stored]
+            if found_in != [(shape, "U8") for shape in source.shapes]:
+                raise ValueError("unexpected array shapes")
             split = RawSplit(*(file.get_tensor(field) for field in RawSplit._fields))
             recorded = (file.metadata() or {}).get("sha256")
     except (SafetensorError, OSError, ValueError) as error:
         raise FileFormatError(f"The cached file {path} is damaged ({error}).") from error
     found = content_digest(*split)
-    if not source.fits(split):
-        raise FileFormatError(f"The cached file {path} is damaged (unexpected array shapes).")
     if not found == recorded == source.sha256:
         raise FileFormatError(f"The cached file {path} is damaged (its sha256 does not match).")
     return split

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fermibose import checks
+from fermibose.machine.adam import Adam
+from fermibose.machine.checkpoint import Records
 from fermibose.machine.inputs import (
     Examples,
     as_tensors,
@@ -18,7 +20,7 @@ from fermibose.machine.inputs import (
     count_present_classes,
     training_examples,
 )
-from fermibose.machine.loop import Adam, Records, compute_settings, train_stages
+from fermibose.machine.loop import compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import Training, conclude, new_net, scores
@@ -35,7 +37,7 @@ class InputNoise:
     bounds: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        checks.number("sigma of the noise", self.sigma, least=0)
+        object.__setattr__(self, "sigma", checks.number("sigma of the noise", self.sigma, least=0))
 
     def __call__(self, net: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """Noisy copies of the inputs x, which must lie in the bounds."""
@@ -104,6 +106,8 @@ def train_mlp(
     Ctrl-C stops after the current epoch, as in :func:`train`.
     """
     recipe = recipe or Recipe()
+    learning_rate = checks.number("learning_rate", learning_rate, above=0)
+    weight_decay = checks.number("weight_decay", weight_decay, least=0)
     inputs, labels, test_examples = training_examples(x, y, test)
     net, generator = new_net(inputs, labels, recipe)
     records: Records = {}
@@ -128,7 +132,6 @@ def train_mlp(
             records=records,
             show=show,
         )
-    net.requires_grad_(False)
     return conclude(net, records, recipe, ending)
 
 
@@ -140,6 +143,7 @@ def train_logistic(x: npt.ArrayLike, y: npt.ArrayLike, *, penalty: float = 1.0) 
     """
     from sklearn.linear_model import LogisticRegression
 
+    penalty = checks.number("penalty", penalty, above=0)
     inputs, labels = as_tensors(x, y)
     outputs = count_present_classes(labels)
     fitted = LogisticRegression(C=1 / penalty, max_iter=10_000).fit(inputs.numpy(), labels.numpy())
@@ -173,6 +177,7 @@ class KernelClassifier(nn.Module):
         self.register_buffer("coefficients", coefficients)
         self.register_buffer("intercept", intercept)
         self.register_buffer("squares", centres.square().sum(1), persistent=False)
+        self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, (B, classes)."""
@@ -195,6 +200,7 @@ def train_rbf_svm(
     """
     from sklearn.svm import SVC
 
+    gamma, c = checks.number("gamma", gamma, above=0), checks.number("c", c, above=0)
     inputs, labels = as_tensors(x, y)
     images, targets = inputs.numpy(), labels.numpy()
     classes = count_present_classes(labels)
@@ -217,6 +223,7 @@ def train_kernel_ridge(
     x: npt.ArrayLike, y: npt.ArrayLike, *, gamma: float = 0.03, ridge: float = 1.0
 ) -> KernelClassifier:
     """Kernel ridge regression on targets ±1: a = (K + ridge·1)⁻¹ t, K = exp(−γ|x − x'|²)."""
+    gamma, ridge = checks.number("gamma", gamma, above=0), checks.number("ridge", ridge, above=0)
     inputs, labels = as_tensors(x, y)
     images = inputs.double()
     kernel = torch.exp(-gamma * torch.cdist(images, images).square())

@@ -15,13 +15,12 @@ cancels in the Laplacian; energies and counts leave it out, for a sample is no p
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from fermibose import checks
 from fermibose.energy import PairEnergy
@@ -30,7 +29,9 @@ from fermibose.errors import InputError
 # Entries of the B×B matrix treated at once: they stay in the cache, and the time of a step per
 # operation does not grow with the batch (scaling() in benchmarks/machine.py).
 BLOCK = 1 << 19
-HALVES = (torch.bfloat16, torch.float16)  # too coarse for distances: computed in float32
+# Spread |h − ⟨h⟩|² per |h|² below which what all samples have in common is taken off first: in the
+# Gram matrix it would cost more than three digits (the test of near-duplicates fails without it).
+COMMON = 1e-3
 
 
 class PairReport(NamedTuple):
@@ -56,6 +57,14 @@ def count_pairs(labels: npt.NDArray[np.int64]) -> tuple[int, int]:
     return n_boson, size * (size - 1) // 2 - n_boson
 
 
+def check_labels(labels: Tensor, size: int) -> None:
+    """Refuse labels that are not whole numbers, one for each of ``size`` samples."""
+    if labels.shape != (size,) or size == 0:
+        raise InputError(f"{size} samples need one label each, got shape {tuple(labels.shape)}")
+    if labels.is_floating_point() or labels.is_complex():  # NaN would equal no label, not its own
+        raise InputError(f"labels must be whole numbers, got {labels.dtype}; give labels.long()")
+
+
 def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, PairReport]:
     """∂L/∂h, shape (B, N), of the mean pair energy of a batch, and a report on its pairs.
 
@@ -63,14 +72,20 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     labels fermion pairs. A batch of one sample has no pair and feels no force.
     """
     size, units = h.shape
-    if labels.shape != (size,) or size == 0:
-        raise InputError(f"{size} samples need one label each, got shape {tuple(labels.shape)}")
-    if labels.is_floating_point() or labels.is_complex():  # NaN would equal no label, not its own
-        raise InputError(f"labels must be whole numbers, got {labels.dtype}; give labels.long()")
+    if h.device.type != "cpu" or h.dtype not in (torch.float32, torch.float64):
+        raise InputError(
+            f"local layers learn on the CPU, in float32 or float64, got {h.dtype} on {h.device}: "
+            "convert layer and inputs, or use PairLoss"
+        )
+    check_labels(labels, size)
     kinds = labels.numpy()  # NumPy's calls on small matrices cost a third of torch's
     n_boson, n_fermion = counts = count_pairs(kinds)
     pairs = max(n_boson + n_fermion, 1)
     gram = (h @ h.T).numpy()
+    own = float(gram.diagonal().sum()) / size
+    if own - float(gram.sum()) / size**2 < COMMON * own:
+        h = h - h.mean(0)
+        gram = (h @ h.T).numpy()
     squares = gram.diagonal() / units
     force = torch.empty_like(h)
     pair_energy = total = bosons = 0.0
@@ -198,8 +213,12 @@ class LocalDense(Dense):
     ) -> PairReport:
         """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
 
-        x: (B, inputs). labels: (B,) integers that say which pairs are bosons.
+        x: (B, inputs). labels: (B,) integers that say which pairs are bosons. Computed in the
+        precision of the weights, under autocast too.
         """
+        if torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return self.learn_from(x, labels, energy, activity=activity)
         h = self.activation.apply_(super().forward(x))
         force, report = pair_force(h, labels, energy)
         if activity:
@@ -213,29 +232,15 @@ class LocalDense(Dense):
         return report
 
 
-class _MeanPairEnergy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, labels: Tensor, energy: PairEnergy) -> Tensor:
-        wide = h.float() if h.dtype in HALVES else h
-        # Distances do not feel a common offset, but in the Gram matrix it would cost their digits.
-        force, report = pair_force(wide - wide.mean(0), labels, energy)
-        ctx.save_for_backward(force.to(h.dtype))
-        return wide.new_tensor(report.energy)
-
-    @staticmethod
-    @once_differentiable  # the saved force does not know how it depends on h
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (force,) = ctx.saved_tensors
-        return grads[0] * force, None, None
-
-
 class PairLoss(nn.Module):
     """Mean pair energy of a batch of representations, to train layers of your own with.
 
     ``PairLoss(energy)(h, labels)``: h (B, …) is flattened to (B, N), distances are means over its N
     entries; labels (B,) are integers, equal for boson pairs. Detach what enters a layer to keep its
-    learning local. Representations of half precision are compared, and their loss is returned, in
-    float32. The loss can be differentiated once; a second derivative is refused.
+    learning local. Everything is done by torch, on the device of h and in float64, whatever the
+    type of h and under autocast too; the loss has the type of h, or float32 if that is coarser. It
+    can be differentiated any number of times, mapped (``torch.func``) and compiled, and holds some
+    ten B×B matrices.
     """
 
     def __init__(self, energy: PairEnergy | None = None) -> None:
@@ -249,7 +254,28 @@ class PairLoss(nn.Module):
                 f"representations must be real numbers of shape (samples, …), got {h.dtype} of "
                 f"shape {tuple(h.shape)}"
             )
-        loss: Tensor = _MeanPairEnergy.apply(  # type: ignore[no-untyped-call]
-            h.flatten(1), torch.as_tensor(labels), self.energy
-        )
-        return loss
+        if h.device.type == "mps":
+            raise InputError("distances need float64, which the device mps lacks: give h.cpu()")
+        labels, size = torch.as_tensor(labels), len(h)
+        check_labels(labels, size)
+        if labels.is_meta and not h.is_meta:
+            raise InputError("the labels are on the device meta, which holds no numbers: give some")
+        labels = labels.to(h.device, torch.int64)
+        d2 = _squared_distances(h.flatten(1))
+        same = labels[:, None] == labels
+        itself = torch.eye(size, dtype=torch.bool, device=h.device)
+        counts = (same & ~itself).sum().double() / 2, (~same).sum().double() / 2
+        energies: Tensor = self.energy.energy(d2, same, counts)
+        mean = energies.masked_fill(itself, 0).sum() / max(size * (size - 1), 1)
+        return mean.to(torch.promote_types(h.dtype, torch.float32))
+
+
+def _squared_distances(h: Tensor) -> Tensor:
+    """D² of all pairs, (B, B), in float64: from a Gram matrix small ones lose half their digits."""
+    wide = h.to(torch.float64)
+    wide = wide - wide.mean(0)  # a common offset would cost digits too
+    gram = wide @ wide.T
+    squares = gram.diagonal()
+    d2 = (squares[:, None] + squares - 2 * gram) / h.shape[1]
+    # Rounding may leave it below 0; but it is d2 whose derivatives are those of the distance.
+    return d2 - d2.detach().clamp(max=0)

@@ -1,24 +1,38 @@
 """The network: a frozen stack of local layers and a linear readout, as one torch module."""
 
 import hashlib
-import json
 import shutil
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from fermibose import checks
 from fermibose.errors import FermiboseError, FileFormatError, InputError
-from fermibose.files import replacing, write_json
-from fermibose.machine.local_rule import Dense, LocalDense
+from fermibose.files import (
+    SEAL,
+    UNSEALED,
+    is_sealed,
+    read_json,
+    replacing,
+    seal,
+    write_json,
+)
+from fermibose.machine.local_rule import ACTIVATIONS, Dense, LocalDense
+from fermibose.machine.stored import check_numbers, check_shapes
 
 _FOLDER = "give the folder that FermiBoseNet.save or `fbm train` wrote"
 _AGAIN = "copy or train the model again"
-FORMAT, FORMAT_VERSION = "fermibose-net", 1
+FORMAT, FORMAT_VERSION = "fermibose-net", 2
+WITHOUT_SEAL = 1  # the version that had a checksum of the weights only
+DEEPEST = 1000  # hidden layers; torch needs minutes to load 50,000
+LONGEST = 1 << 24  # bytes of a description: a hundred times those of a net with 10,000 classes
 WEIGHTS, CONFIG = "model.safetensors", "model.json"
 DIGITS = 16  # of the sha256 in the name of weights set aside while new ones are saved
 
@@ -26,9 +40,10 @@ DIGITS = 16  # of the sha256 in the name of weights set aside while new ones are
 class FermiBoseNet(nn.Module):
     r"""Logits of the classes: x → φ(xW₁) → … → h → h·readout.
 
-    The weights are frozen (no parameter requires a gradient) and the map is differentiable in x, so
-    any attack library can use it. Inputs of any shape (B, …) are flattened. If the training inputs
-    were not in [0, 1] the net carries its own rescaling x → (x − offset)·gain and takes raw inputs.
+    The weights are frozen (no parameter requires a gradient), the net is in evaluation mode, and
+    the map is differentiable in x, so any attack library can use it. Inputs of any shape (B, …) are
+    flattened. If the training inputs were not in [0, 1] the net carries its own rescaling
+    x → (x − offset)·gain and takes raw inputs.
     """
 
     offset: Tensor | None
@@ -48,6 +63,14 @@ class FermiBoseNet(nn.Module):
         info: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        inputs = checks.whole("inputs", inputs, least=1)
+        outputs = checks.whole("outputs", outputs, least=1)
+        if len(hidden) > DEEPEST:
+            raise InputError(f"a net has at most {DEEPEST} hidden layers, got {len(hidden)}")
+        hidden = [checks.whole("a width in hidden", units, least=1) for units in hidden]
+        activation = checks.choice("activation", activation, ACTIVATIONS)
+        bias, readout_bias = checks.flag("bias", bias), checks.flag("readout_bias", readout_bias)
+        rescaled = checks.flag("rescaled", rescaled)
         widths = [inputs, *hidden]
         self.layers = nn.ModuleList(
             LocalDense(width, units, activation=activation, bias=bias)
@@ -60,17 +83,18 @@ class FermiBoseNet(nn.Module):
         self.register_buffer("gain", torch.ones(inputs, dtype=torch.float64) if rescaled else None)
         self.config: dict[str, Any] = {
             "inputs": inputs,
-            "hidden": list(hidden),
+            "hidden": hidden,
             "outputs": outputs,
             "activation": activation,
             "bias": bias,
             "readout_bias": readout_bias,
             "rescaled": rescaled,
-            "classes": list(range(outputs)) if classes is None else list(classes),
+            "classes": list(range(outputs)) if classes is None else _plain(classes),
         }
         if len(self.config["classes"]) != outputs:
-            raise InputError(f"{outputs} outputs need as many classes, got {classes!r}")
+            raise InputError(f"{outputs} outputs need as many classes, got {checks.shown(classes)}")
         self.info = info or {}  # how it was trained: recipe, versions, scores
+        self.eval()
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all weights anew from N(0, 1/fan_in), biases 0."""
@@ -115,12 +139,18 @@ class FermiBoseNet(nn.Module):
         """
         folder = Path(folder)
         tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
-        config = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.config}
+        config = {SEAL: UNSEALED, "format": FORMAT, "format_version": FORMAT_VERSION, **self.config}
         old = folder / WEIGHTS
+        try:
+            _check_weights(tensors)
+        except ValueError as error:
+            raise FermiboseError(f"the model is not saved in {folder}: {error}") from error
         try:
             with replacing(folder / CONFIG) as text, replacing(old) as weights:
                 weights.write_bytes(save(tensors))
                 write_json(text, config | {"info": self.info, "sha256": _sha256(weights)})
+                _check_length(text.stat().st_size, folder / CONFIG)
+                seal(text)
                 if old.is_file():  # for as long as model.json still speaks of them
                     with replacing(_aside(folder, _sha256(old)[:DIGITS])) as copy:
                         shutil.copyfile(old, copy)
@@ -131,7 +161,11 @@ class FermiBoseNet(nn.Module):
 
     @classmethod
     def load(cls, folder: str | Path) -> "FermiBoseNet":
-        """Read a net written by :meth:`save`; anything else is refused with the reason."""
+        """Read a net written by :meth:`save`; anything else is refused with the reason.
+
+        Every bit counts: both files have a checksum. A model of an earlier version, whose
+        ``model.json`` has none, is read with a warning.
+        """
         folder = Path(folder)
         config = _read_config(folder / CONFIG)
         digest = config.pop("sha256", None)
@@ -147,22 +181,63 @@ class FermiBoseNet(nn.Module):
                 f"{weights} is truncated or corrupt (its checksum differs from {CONFIG}); {_AGAIN}"
             )
         try:
+            tensors = load_file(weights)
+            _check_weights(tensors)
+            _check_depth(config["hidden"], tensors)
             with torch.device("meta"):  # nothing is allocated before the shapes are known to fit
                 net = cls(
                     config.pop("inputs"), config.pop("hidden"), config.pop("outputs"), **config
                 )
-            net.load_state_dict(load_file(weights), assign=True)
+            check_shapes(tensors, net.state_dict())
+            net.load_state_dict(tensors, assign=True)
         except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:300]
             raise FileFormatError(
-                f"the weights in {weights} do not fit their description in {CONFIG} ({error}); "
+                f"the weights in {weights} do not fit their description in {CONFIG} ({reason}); "
                 f"{_AGAIN}"
             ) from error
         return net
 
 
+def _plain(classes: Sequence[Any]) -> list[Any]:
+    """Names of classes as JSON keeps them: a number of NumPy's would come back as a word."""
+    listed = isinstance(classes, (list, tuple, np.ndarray))
+    names = [name.item() if isinstance(name, np.generic) else name for name in classes]
+    if not listed or any(isinstance(name, (list, tuple, dict, np.ndarray)) for name in names):
+        raise InputError(f"classes must be a list of words or numbers, got {checks.shown(classes)}")
+    return names
+
+
+def _check_weights(tensors: Mapping[str, Tensor]) -> None:
+    """ValueError unless the weights are finite and of one type."""
+    check_numbers(tensors)
+    types = {str(t.dtype) for name, t in tensors.items() if name not in ("offset", "gain")}
+    if len(types) != 1:
+        raise ValueError(f"the weights are of different types: {', '.join(sorted(types))}")
+
+
+def _check_depth(hidden: Any, tensors: Mapping[str, Tensor]) -> None:
+    """ValueError unless there is a weight for each layer; making many layers takes its time."""
+    found = sum(name.startswith("layers.") and name.endswith(".weight") for name in tensors)
+    if not isinstance(hidden, list) or len(hidden) != found:
+        raise ValueError(f"there are {found} hidden layers, but hidden is {checks.shown(hidden)}")
+
+
+def _check_length(size: int, path: Path) -> None:
+    if size > LONGEST:
+        raise FileFormatError(
+            f"{path} has {size} bytes, more than the {LONGEST} that describe a net: keep less in "
+            "its info"
+        )
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        _check_length(path.stat().st_size, path)
+        sealed = is_sealed(path)
+        if sealed is False:
+            raise FileFormatError(f"{path} is corrupt (its checksum differs); {_AGAIN}")
+        config = read_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         what = "it is a file" if path.parent.is_file() else f"it has no {path.name}"
         raise FileFormatError(f"{path.parent} is not a saved model: {what}; {_FOLDER}") from None
@@ -170,16 +245,26 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise FileFormatError(
             f"{path} cannot be read ({error.strerror}): check its permissions"
         ) from error
+    except FileFormatError:
+        raise
     except ValueError as error:
         raise FileFormatError(f"{path} is not readable as JSON ({error}); {_AGAIN}") from error
     if not isinstance(config, dict) or config.pop("format", None) != FORMAT:
         raise FileFormatError(f"{path} does not describe a fermibose net; {_FOLDER}")
     version = config.pop("format_version", None)
-    if version != FORMAT_VERSION:
+    if not checks.is_whole(version) or version not in (WITHOUT_SEAL, FORMAT_VERSION):
         raise FileFormatError(
-            f"{path} has format version {version!r}, this package reads {FORMAT_VERSION}; "
-            "install the version of fermibose that wrote it"
+            f"{path} has format version {checks.shown(version)}, this package reads "
+            f"{WITHOUT_SEAL} and {FORMAT_VERSION}; install the version of fermibose that wrote it"
         )
+    if version == WITHOUT_SEAL:
+        warnings.warn(
+            f"{path} was written without a checksum, by an earlier version: damage to it would not "
+            f"be noticed. Save the net again.",
+            stacklevel=4,
+        )
+    elif sealed is None or config.pop(SEAL, None) is None:
+        raise FileFormatError(f"{path} is corrupt (its checksum is missing); {_AGAIN}")
     if not isinstance(config.get("info", {}), dict):
         raise FileFormatError(
             f"{path} is damaged: how the net was trained (info) is not told as names with values; "

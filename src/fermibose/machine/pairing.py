@@ -52,7 +52,7 @@ class Noise:
     sigma: float = 0.2
 
     def __post_init__(self) -> None:
-        checks.number("sigma of the noise", self.sigma, least=0)
+        object.__setattr__(self, "sigma", checks.number("sigma of the noise", self.sigma, least=0))
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Noisy copy of x, same shape; x must lie in [0, 1], or clipping would change it."""
@@ -74,7 +74,8 @@ class Shift:
             raise InputError(
                 f"image_shape must be (rows, columns), like (28, 28), got {self.image_shape!r}"
             )
-        checks.whole("a shift", self.pixels, least=0)
+        object.__setattr__(self, "image_shape", tuple(int(length) for length in shape))
+        object.__setattr__(self, "pixels", checks.whole("a shift", self.pixels, least=0))
         if self.pixels >= min(shape):
             raise InputError(
                 f"a shift of {self.pixels} pixels does not fit images of shape {self.image_shape}"

@@ -49,7 +49,8 @@ class Recipe:
         widths = self.hidden if isinstance(self.hidden, (tuple, list)) else ()
         if not widths or not all(checks.is_whole(units, 1) for units in widths):
             raise InputError(
-                f"hidden must be a tuple of at least one width, like (1000,), got {self.hidden!r}"
+                f"hidden must be a tuple of at least one width, like (1000,), got "
+                f"{checks.shown(self.hidden)}"
             )
         if not isinstance(self.energy, PairEnergy):
             raise InputError(
@@ -59,15 +60,19 @@ class Recipe:
             raise InputError(
                 f"pairing must be ByLabel(), SelfSupervised() or the like, got {self.pairing!r}"
             )
-        if not isinstance(self.bias, (bool, np.bool_)):
-            raise InputError(f"bias must be True or False, got {self.bias!r}")
+        plain: dict[str, Any] = {
+            "hidden": tuple(int(units) for units in widths),
+            "bias": checks.flag("bias", self.bias),
+        }
         least = {"epochs": 0, "batch_size": 2, "readout_epochs": 0, "seed": 0, "threads": 1}
         for name, bound in least.items():  # one sample makes no pair
-            checks.whole(name, getattr(self, name), least=bound)
+            plain[name] = checks.whole(name, getattr(self, name), least=bound)
         for name in ("learning_rate", "readout_learning_rate", "ridge"):
-            checks.number(name, getattr(self, name), above=0)
+            plain[name] = checks.number(name, getattr(self, name), above=0)
         for name in ("weight_decay", "activity"):
-            checks.number(name, getattr(self, name), least=0)
+            plain[name] = checks.number(name, getattr(self, name), least=0)
+        for name, value in plain.items():  # torch does not take every number of NumPy's
+            object.__setattr__(self, name, value)
         checks.choice("readout", self.readout, get_args(ReadoutKind))
         checks.choice("activation", self.activation, ACTIVATIONS)
 

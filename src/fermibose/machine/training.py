@@ -13,17 +13,11 @@ from torch import Tensor, nn
 from fermibose import __version__
 from fermibose.compute import Interrupted
 from fermibose.errors import InputError
+from fermibose.machine.adam import Adam
+from fermibose.machine.checkpoint import Checkpoint, Records
 from fermibose.machine.inputs import Examples, SplitInputs, count_classes, training_examples
 from fermibose.machine.local_rule import Dense
-from fermibose.machine.loop import (
-    Adam,
-    Checkpoint,
-    Ending,
-    Records,
-    Stage,
-    compute_settings,
-    train_stages,
-)
+from fermibose.machine.loop import Ending, Stage, compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe, fingerprint
 
@@ -208,7 +202,7 @@ def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.G
     try:
         net = FermiBoseNet(
             x.shape[1],
-            [int(units) for units in recipe.hidden],
+            recipe.hidden,
             outputs,
             activation=recipe.activation,
             bias=recipe.bias,
@@ -268,7 +262,8 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
 
 
 def conclude(net: FermiBoseNet, records: Records, recipe: Recipe, ending: Ending) -> Training:
-    """The training, with its records as arrays; after Ctrl-C, raised in an Interrupted."""
+    """The training, its net frozen, its records arrays; after Ctrl-C, raised in an Interrupted."""
+    net.requires_grad_(False).eval()
     history = {
         stage: {name: np.array(values) for name, values in quantities.items()}
         for stage, quantities in records.items()
