@@ -15,7 +15,15 @@ from fermibose.attacks.curves import (
     robustness_area,
 )
 from fermibose.attacks.figures import AXIS, draw_accuracy, draw_audit, draw_examples
-from fermibose.attacks.gradient import Adversary, fgsm, gaussian_noise, noisy, one_step_l2, pgd
+from fermibose.attacks.gradient import (
+    Adversary,
+    LossName,
+    fgsm,
+    gaussian_noise,
+    noisy,
+    one_step_l2,
+    pgd,
+)
 from fermibose.attacks.masking import Check
 from fermibose.attacks.threat import LARGEST, ThreatModel
 from fermibose.attacks.victim import AttackResult
@@ -31,6 +39,7 @@ __all__ = [
     "Certificate",
     "Check",
     "Curve",
+    "LossName",
     "ThreatModel",
     "accuracy_curve",
     "audit",
