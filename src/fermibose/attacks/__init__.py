@@ -5,7 +5,7 @@ Any torch module that maps images (n, …) to logits (n, classes) can be attacke
 
 from fermibose.attacks.audit import Audit, audit
 from fermibose.attacks.auto import auto_attack, check_attack
-from fermibose.attacks.certificate import Certificate, certified_radius
+from fermibose.attacks.certificate import Certificate, Proof, certified_radius, certify
 from fermibose.attacks.curves import (
     PAPER_STRENGTHS,
     Band,
@@ -40,11 +40,13 @@ __all__ = [
     "Check",
     "Curve",
     "LossName",
+    "Proof",
     "ThreatModel",
     "accuracy_curve",
     "audit",
     "auto_attack",
     "certified_radius",
+    "certify",
     "check_attack",
     "draw_accuracy",
     "draw_audit",

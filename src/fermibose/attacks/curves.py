@@ -141,7 +141,7 @@ def accuracy_curve(
     the cross-entropy; PGD takes several in turn, as ``pgd`` does, from as many random starts each
     as restarts says.
     """
-    strengths = _checked_strengths(epsilons)
+    strengths = checked_strengths(epsilons)
     attack = attack or ("noise" if threat.norm == "noise" else "one_step")
     threat.require(choice("attack", attack, get_args(CurveAttack)))
     ascent = _ascent(attack, loss, steps, restarts)
@@ -226,7 +226,8 @@ def _pgd(
     return torch.stack(found)
 
 
-def _checked_strengths(epsilons: Sequence[float]) -> Floats:
+def checked_strengths(epsilons: Sequence[float]) -> Floats:
+    """The strengths of a curve as an array, refused unless they increase."""
     strengths = np.asarray(epsilons, dtype=np.float64)
     if strengths.ndim != 1 or not len(strengths) or not np.isfinite(strengths).all():
         raise InputError("epsilons must be a sequence of finite numbers")
