@@ -54,7 +54,7 @@ THREATS = {
 }
 
 
-@measurement("robustness", version=1)
+@measurement("robustness", version=2)
 def measure_robustness(
     *,
     method: Method,

@@ -120,7 +120,7 @@ GRIDS: dict[str, dict[str, Method]] = {
 SAMPLE = ("logistic regression", "kernel ridge")  # which take seconds
 
 
-@measurement("held-out robustness", version=1)
+@measurement("held-out robustness", version=2)
 def measure_held_out(*, method: Method, data: Dataset, seed: int = 0) -> dict[str, float]:
     """Accuracy without attack and under PGD on the first 100 test images of each class."""
     with compute_settings(1):

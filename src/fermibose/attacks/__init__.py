@@ -5,7 +5,7 @@ Any torch module that maps images (n, …) to logits (n, classes) can be attacke
 
 from fermibose.attacks.audit import Audit, audit
 from fermibose.attacks.auto import auto_attack, check_attack
-from fermibose.attacks.certificate import Certificate, certified_radius
+from fermibose.attacks.certificate import Certificate, Proof, certified_radius, certify
 from fermibose.attacks.curves import (
     PAPER_STRENGTHS,
     Band,
@@ -15,7 +15,15 @@ from fermibose.attacks.curves import (
     robustness_area,
 )
 from fermibose.attacks.figures import AXIS, draw_accuracy, draw_audit, draw_examples
-from fermibose.attacks.gradient import Adversary, fgsm, gaussian_noise, noisy, one_step_l2, pgd
+from fermibose.attacks.gradient import (
+    Adversary,
+    LossName,
+    fgsm,
+    gaussian_noise,
+    noisy,
+    one_step_l2,
+    pgd,
+)
 from fermibose.attacks.masking import Check
 from fermibose.attacks.threat import LARGEST, ThreatModel
 from fermibose.attacks.victim import AttackResult
@@ -31,11 +39,14 @@ __all__ = [
     "Certificate",
     "Check",
     "Curve",
+    "LossName",
+    "Proof",
     "ThreatModel",
     "accuracy_curve",
     "audit",
     "auto_attack",
     "certified_radius",
+    "certify",
     "check_attack",
     "draw_accuracy",
     "draw_audit",

@@ -17,12 +17,13 @@ from fermibose.attacks.gradient import (
     PGD_LOSSES,
     PGD_STEPS,
     Ascent,
-    LossName,
+    PgdLoss,
     attack_by_gradient,
     input_gradient,
     loss_named,
     loss_names,
     noisy,
+    one_step,
     pgd_ascent,
     vanishing,
 )
@@ -123,7 +124,7 @@ def accuracy_curve(
     *,
     epsilons: Sequence[float] = PAPER_STRENGTHS,
     attack: CurveAttack | None = None,
-    loss: LossName | Sequence[LossName] | None = None,
+    loss: PgdLoss | Sequence[PgdLoss] | None = None,
     steps: int = PGD_STEPS,
     restarts: int = 1,
     seed: int = 0,
@@ -137,10 +138,10 @@ def accuracy_curve(
     since neither the sign nor the direction of the gradient depends on ε), "pgd" (the attack
     ``pgd`` at every ε) or "noise" (fresh noise at every ε). By default the paper's: one step or
     noise, as the norm says. The ε of ``threat`` plays no role. loss: what is climbed, by default
-    the cross-entropy; PGD climbs several in turn, by default cross-entropy and margin, from as
-    many random starts each as restarts says.
+    the cross-entropy; PGD takes several in turn, as ``pgd`` does, from as many random starts each
+    as restarts says.
     """
-    strengths = _checked_strengths(epsilons)
+    strengths = checked_strengths(epsilons)
     attack = attack or ("noise" if threat.norm == "noise" else "one_step")
     threat.require(choice("attack", attack, get_args(CurveAttack)))
     ascent = _ascent(attack, loss, steps, restarts)
@@ -158,7 +159,7 @@ def accuracy_curve(
 
 
 def _ascent(
-    attack: CurveAttack, loss: LossName | Sequence[LossName] | None, steps: int, restarts: int
+    attack: CurveAttack, loss: PgdLoss | Sequence[PgdLoss] | None, steps: int, restarts: int
 ) -> Ascent:
     if attack == "pgd":
         losses = PGD_LOSSES if loss is None else loss
@@ -166,7 +167,7 @@ def _ascent(
     names = loss_names("cross_entropy" if loss is None else loss)
     if len(names) != 1:
         raise InputError(f"one step climbs one loss, got {', '.join(names) or 'none'}")
-    return Ascent(names)
+    return one_step(names[0])
 
 
 def _in_one_pass(
@@ -225,7 +226,8 @@ def _pgd(
     return torch.stack(found)
 
 
-def _checked_strengths(epsilons: Sequence[float]) -> Floats:
+def checked_strengths(epsilons: Sequence[float]) -> Floats:
+    """The strengths of a curve as an array, refused unless they increase."""
     strengths = np.asarray(epsilons, dtype=np.float64)
     if strengths.ndim != 1 or not len(strengths) or not np.isfinite(strengths).all():
         raise InputError("epsilons must be a sequence of finite numbers")

@@ -121,7 +121,10 @@ class Ball(Protocol):
         """The direction of unit norm along which a linear function grows fastest."""
 
     def project(self, point: Tensor) -> Tensor:
-        """A point of the ball near ``point``, which may be overwritten."""
+        """The point of the ball nearest to ``point``, which may be overwritten."""
+
+    def furthest(self, gradient: Tensor) -> Tensor:
+        """A point of the ball at which the linear function with this gradient is largest."""
 
     def random(self, generator: torch.Generator) -> Tensor:
         """A point drawn uniformly from the ball without bounds, then brought inside them."""
@@ -143,6 +146,10 @@ class LinfBall:
     def project(self, point: Tensor) -> Tensor:
         """Clip every input to its interval."""
         return torch.clamp(point, self.lower, self.upper, out=point)
+
+    def furthest(self, gradient: Tensor) -> Tensor:
+        """The end of every interval to which the gradient points; its middle where it is 0."""
+        return torch.lerp(self.lower, self.upper, (gradient.sign() + 1) / 2)
 
     def random(self, generator: torch.Generator) -> Tensor:
         """Uniform in the interval of every input (which is the ball cut by the bounds)."""
@@ -172,14 +179,28 @@ class L2Ball:
         return direction.view_as(gradient)
 
     def project(self, point: Tensor) -> Tensor:
-        """Shrink the change to length ε, then clip to the bounds.
+        """The nearest point of ball and bounds together: clip(x + s·change), s ≤ 1 the largest."""
+        return torch.add(self.centre, self._within(point - self.centre, 1.0), out=point).clamp_(
+            *self.bounds
+        )
 
-        The centre lies inside the bounds, so clipping can only bring a point closer to it.
-        """
-        change = (point - self.centre).flatten(1)
-        length = change.norm(dim=1, keepdim=True)
-        change *= (self.epsilon / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(max=1)
-        return torch.add(self.centre, change.view_as(point), out=point).clamp_(*self.bounds)
+    def furthest(self, gradient: Tensor) -> Tensor:
+        """clip(x + s·g) with the s that uses up ε, or the corner of the bounds if none does."""
+        return (self.centre + self._within(gradient, torch.inf)).clamp_(*self.bounds)
+
+    def _within(self, direction: Tensor, most: float) -> Tensor:
+        """The change clip(x + s·direction) − x with the largest s ≤ most that ε allows."""
+        if self.epsilon == 0:
+            return torch.zeros_like(direction)
+        flat, (low, high) = direction.flatten(1), self.bounds
+        speed = flat.abs()  # brought to at most 1, and lengths to units of ε: squares are numbers
+        largest = speed.amax(1, keepdim=True).clamp_(min=torch.finfo(flat.dtype).tiny)
+        speed /= largest
+        centre = self.centre.flatten(1)
+        room = torch.where(flat > 0, high - centre, centre - low).div_(self.epsilon).clamp_(max=1)
+        level = fill(speed, room).clamp_(max=most * largest / self.epsilon)
+        change = torch.minimum(speed.mul_(level), room).mul_(self.epsilon)
+        return change.copysign_(flat).view_as(direction)
 
     def random(self, generator: torch.Generator) -> Tensor:
         """Uniform in the ball (radius ε u^{1/d} along a Gaussian direction), then clipped."""
@@ -193,6 +214,26 @@ class L2Ball:
     def keep(self, rows: Tensor) -> "L2Ball":
         """The balls around the centres ``rows`` only."""
         return L2Ball(self.centre[rows], self.epsilon, self.bounds)
+
+
+def fill(speed: Tensor, room: Tensor) -> Tensor:
+    r"""The level s at which :math:`\sum_i \min(s\,v_i, r_i)^2 = 1`, (…, 1); large if there is none.
+
+    speed v, room r: (…, d), not negative. Inputs whose room is used up are set aside and what is left
+    of the length is given to the others: s can only grow, so that it settles after a few rounds.
+    """
+    used_up = room / speed  # from this level on; NaN, which is never reached, without speed or room
+    speed, room, count = speed.square(), room.square(), -1
+    level = torch.zeros_like(speed[..., :1])
+    while True:
+        full = used_up <= level
+        if count == (count := int(full.count_nonzero())):
+            return level
+        left = 1 - (room * full).sum(-1, keepdim=True)
+        free = (speed * ~full).sum(-1, keepdim=True)
+        risen = left.clamp_(min=0).div_(free).sqrt_().nan_to_num_(torch.inf)
+        # Finite also where nothing is free, so that times a speed of 0 it is 0.
+        level = torch.maximum(level, risen.clamp_(max=torch.finfo(speed.dtype).max))
 
 
 def ball_around(centre: Tensor, threat: ThreatModel) -> Ball:
