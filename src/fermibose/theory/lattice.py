@@ -16,6 +16,7 @@ _WHOLE = 6.0  # widths of both Gaussians together that it covers at least
 _PLAIN = 0.04  # step of a field that is not graded
 _NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
 _GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
+_MIDDLE = 12  # nodes beside 0 that the end corrections there need, thinned too
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 
@@ -30,6 +31,7 @@ class Lattice:
     tail: float  # the same, in widths of the field beyond its mean
     width: float  # Δ√Q the nodes were made for
     c: float  # Δ²χ the nodes were made for
+    hole: tuple[float, float] = (0.0, 0.0)  # fields between these two have no nodes
 
     @property
     def full(self) -> bool:
@@ -40,7 +42,10 @@ class Lattice:
         """Whether the state's field is inside the nodes and no narrower than they resolve."""
         mean, width = _field(problem, overlaps)
         c = problem.delta**2 * overlaps.chi
-        inside = mean + 0.9 * self.tail * width <= self.reach <= mean + 2 * self.tail * width
+        tail = 0.9 * self.tail * width
+        inside = mean + tail <= self.reach <= mean + 2 * self.tail * width
+        if self.hole[0] < self.hole[1]:
+            inside = inside and tail <= self.hole[0] and mean - tail >= self.hole[1]
         return inside and width >= 0.7 * self.width and 0.6 * self.c <= c <= 1.8 * self.c
 
 
@@ -73,9 +78,13 @@ def make_lattice(
     z_r = Axis.uniform(z_step, z_reach)
     z_t = z_r if folded else Axis.uniform(z_step, z_reach, folded=False)
     if problem.zero_temperature:
-        r, t = Axis.one_sided(step, reach), Axis.uniform(step, reach, folded=folded)
+        # A narrow field is near 0 along one axis and near its mean along the other.
+        hole = max(1.5 * tail * width, _MIDDLE * step), mean - 2 * tail * width
+        windows = [(-math.inf, -hole[1]), (-hole[0], hole[0]), (hole[1], math.inf)]
+        r = Axis.one_sided(step, reach).within(*windows)
+        t = Axis.uniform(step, reach, folded=folded).within(*windows)
         zero = MoreauChannel(problem, at=(r, t), on=(z_r, z_t))
-        return Lattice(r, t, zero, reach, tail, width, c)
+        return Lattice(r, t, zero, reach, tail, width, c, hole)
     finest = min(step, finest)
     r = Axis.graded(step, finest, reach, width=max(8.0, _GRADING * math.sqrt(step / finest)))
     # Without symmetry there is no knowing where along t two minima compete.
