@@ -89,12 +89,18 @@ class Axis:
             weights[:5] = weights[5] * _GREGORY
         return Axis(self.nodes[::2], weights, self.folded, kinked=self.kinked)
 
+    def ending(self, reach: float) -> "Axis":
+        """The same axis, scaled so that its last node is at ``reach``."""
+        scale = reach / float(self.nodes[-1])
+        step = None if self.step is None else scale * self.step
+        return replace(self, nodes=scale * self.nodes, weights=scale * self.weights, step=step)
+
     def within(self, *windows: tuple[float, float]) -> "Axis":
         """The nodes inside any of the windows, in runs that :meth:`thinned` leaves in step."""
         keep = np.zeros(self.nodes.size, dtype=bool)
         for low, high in windows:
             first, last = np.searchsorted(self.nodes, (low, high))
-            keep[first // 2 * 2 : last // 2 * 2 + 2] = True
+            keep[first // 2 * 2 : (last + 1) // 2 * 2] = True
         return replace(self, nodes=self.nodes[keep], weights=self.weights[keep], step=None)
 
     @property

@@ -85,8 +85,9 @@ class MoreauChannel:
         return replace(_resolvent(local, c), growth=_growth(r, t, z_r / c, z_t / c, c))
 
     def energy(self, c: float) -> Array:
-        """H(z*)."""
-        return self._minima(c)[2].H
+        """H(z*) = F − c|∇F|²/2, which jumps with ∇F."""
+        F, _, _, force2 = self.effective(c).weighted
+        return F - c / 2 * force2
 
     def lost(self, c: float) -> None:
         """Nothing is: there is no Z."""
@@ -109,7 +110,11 @@ class MoreauChannel:
                 start_r, start_t = self._start(c, kind)
                 z_r, z_t = self._polish(start_r, start_t, c, kind)
                 local = self._derivatives(z_r, z_t, kind)
-                found[:, kind] = z_r, z_t, *(getattr(local, x) for x in ("H", "r", "t", "rr", "rt", "tt"))
+                found[:, kind] = (
+                    z_r,
+                    z_t,
+                    *(getattr(local, x) for x in ("H", "r", "t", "rr", "rt", "tt")),
+                )
         return found[0], found[1], _Derivatives(*found[2:])
 
     def _start(self, c: float, kind: int) -> tuple[Array, Array]:
@@ -267,7 +272,7 @@ def _growth(r: Axis, t: Axis, pull_r: Array, pull_t: Array, c: float) -> Array:
         # A line at an angle crosses more cells along one axis than along the other.
         cell = jump**2 * np.abs(np.diff(across, axis=axis)) / (6 * step)
         cell[jump * c <= _JUMP * step] = 0
-        cell *= (r.adjacent[:, None] if axis == 1 else t.adjacent)
+        cell *= r.adjacent[:, None] if axis == 1 else t.adjacent
         last = growth.shape[axis] - 1
         growth += (np.insert(cell, 0, 0, axis) + np.insert(cell, last, 0, axis)) / 2
     return growth
