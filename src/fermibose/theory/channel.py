@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from fermibose.theory.problem import Array, Function, Problem
 
@@ -87,6 +88,27 @@ class Axis:
         if self.kinked:
             weights[:5] = weights[5] * _GREGORY
         return Axis(self.nodes[::2], weights, self.folded, kinked=self.kinked)
+
+    def ending(self, reach: float) -> "Axis":
+        """The same axis, scaled so that its last node is at ``reach``."""
+        scale = reach / float(self.nodes[-1])
+        step = None if self.step is None else scale * self.step
+        return replace(self, nodes=scale * self.nodes, weights=scale * self.weights, step=step)
+
+    def within(self, *windows: tuple[float, float]) -> "Axis":
+        """The nodes inside any of the windows, in runs that :meth:`thinned` leaves in step."""
+        keep = np.zeros(self.nodes.size, dtype=bool)
+        for low, high in windows:
+            first, last = np.searchsorted(self.nodes, (low, high))
+            keep[first // 2 * 2 : (last + 1) // 2 * 2] = True
+        return replace(self, nodes=self.nodes[keep], weights=self.weights[keep], step=None)
+
+    @property
+    def adjacent(self) -> NDArray[np.bool_]:
+        """Which pairs of nodes that follow each other are neighbours, with no gap between them."""
+        gaps = np.diff(self.nodes)
+        adjacent: NDArray[np.bool_] = gaps < 1.5 * gaps[0]
+        return adjacent
 
     def gaussian(self, mean: float, width: float) -> tuple[Array, Array, Array]:
         """Weights of Gaussian averages over x = y·mean + width·v with both signs y = ±1.
@@ -179,14 +201,15 @@ class Effective:
     t: Array  # ∂F/∂t
     force2: Array  # |∇F|²
     share: Array | None = None  # part of its cell a node stands for; not 1 beside a jump of ∇F
+    kink: Array | None = None  # what a sum over nodes misses of F there, for F has no jump
 
     @property
     def weighted(self) -> tuple[Array, Array, Array, Array]:
         """F, ∂F/∂r, ∂F/∂t and |∇F|² as averages need them."""
-        if self.share is None:
+        if self.share is None or self.kink is None:
             return self.F, self.r, self.t, self.force2
         share = self.share
-        return self.F * share, self.r * share, self.t * share, self.force2 * share
+        return self.F + self.kink, self.r * share, self.t * share, self.force2 * share
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,18 @@ from fermibose.theory.channel import SQRT2, Axis, Channel, GaussianChannel, kept
 from fermibose.theory.moreau import MoreauChannel
 from fermibose.theory.problem import Problem
 from fermibose.theory.solution import Overlaps
+from fermibose.theory.spreading import spread_step, spread_table
 
-_TAIL, _SHORT = 5.5, 5.0  # widths of the field ω that a fine and a coarse grid cover
-_REACH = 4.5  # thermal widths s that the table of H extends beyond a wide field
-_WHOLE = 6.0  # widths of both Gaussians together that it covers at least
+_TAIL = (5.5, 5.0)  # widths of the field ω that a fine and a coarse grid cover
+# Thermal widths s that the table of H extends beyond a wide field, and widths of both Gaussians
+# together that it covers at least, on a fine and on a coarse grid.
+_REACH, _WHOLE = (4.5, 4.0), (6.0, 5.5)
+_ROUGH = 2.0  # coarseness from which on a table too small for φ will do
+_FURTHER = (1.5, 1.0)  # thermal widths more where the table is spread, and small
 _PLAIN = 0.04  # step of a field that is not graded
 _NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
 _GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
+_MIDDLE = 12  # nodes beside 0 that the end corrections there need, thinned too
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 
@@ -30,6 +35,7 @@ class Lattice:
     tail: float  # the same, in widths of the field beyond its mean
     width: float  # Δ√Q the nodes were made for
     c: float  # Δ²χ the nodes were made for
+    hole: tuple[float, float] = (0.0, 0.0)  # fields between these two have no nodes
 
     @property
     def full(self) -> bool:
@@ -40,7 +46,10 @@ class Lattice:
         """Whether the state's field is inside the nodes and no narrower than they resolve."""
         mean, width = _field(problem, overlaps)
         c = problem.delta**2 * overlaps.chi
-        inside = mean + 0.9 * self.tail * width <= self.reach <= mean + 2 * self.tail * width
+        tail = 0.9 * self.tail * width
+        inside = mean + tail <= self.reach <= mean + 2 * self.tail * width
+        if self.hole[0] < self.hole[1]:
+            inside = inside and tail <= self.hole[0] and mean - tail >= self.hole[1]
         return inside and width >= 0.7 * self.width and 0.6 * self.c <= c <= 1.8 * self.c
 
 
@@ -58,30 +67,46 @@ def make_lattice(
     """
     mean, width = _field(problem, overlaps)
     c = problem.delta**2 * overlaps.chi
-    tail = _TAIL if coarseness <= 1 else _SHORT
+    short = int(coarseness > 1)
+    tail = _TAIL[short]
     reach = mean + tail * width
     folded = problem.odd
     s = math.sqrt(c / problem.beta)
     z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem)))
-    z_reach += max(_REACH * s, _WHOLE * math.hypot(width, s) - tail * width)
+    z_reach += max(_REACH[short] * s, _WHOLE[short] * math.hypot(width, s) - tail * width)
     steep = problem.steepness  # where φ is steep all lengths count for more
     steps = _steps(problem, steep * mean, steep * width, steep * s)
     step, finest, z_step = (length / steep for length in steps)
     step, finest = coarseness / fineness * step, coarseness / fineness * finest
     step = max(min(step, width / 1.6, widest), coarseness * reach / _FIELDS)
-    z_step = coarseness * max(z_step, z_reach / _TABLE)
-    z_r = Axis.uniform(z_step, z_reach)
-    z_t = z_r if folded else Axis.uniform(z_step, z_reach, folded=False)
+    least = z_reach / _TABLE
+    wide = 2 * z_step < least and s > 0 and coarseness < _ROUGH
+    wide = wide and spread_step(problem, z_reach, s) >= least
+    z_end = z_reach
+    if wide:
+        z_step, z_reach = spread_step(problem, z_reach, s), z_reach + _FURTHER[short] * s
+        z_end = z_reach + 4 * coarseness * z_step
+    z_step = coarseness * max(z_step, least)
+    z_r = Axis.uniform(z_step, z_end)
+    z_t = z_r if folded else Axis.uniform(z_step, z_end, folded=False)
     if problem.zero_temperature:
-        r, t = Axis.one_sided(step, reach), Axis.uniform(step, reach, folded=folded)
+        # A narrow field is near 0 along one axis and near its mean along the other.
+        hole = max(1.5 * tail * width, _MIDDLE * step), mean - 2 * tail * width
+        windows = [(-reach, -hole[1]), (-hole[0], hole[0]), (hole[1], reach)]
+        r = Axis.one_sided(step, reach).within(*windows)
+        t = Axis.uniform(step, reach, folded=folded).within(*windows)
         zero = MoreauChannel(problem, at=(r, t), on=(z_r, z_t))
-        return Lattice(r, t, zero, reach, tail, width, c)
+        return Lattice(r, t, zero, reach, tail, width, c, hole)
     finest = min(step, finest)
     r = Axis.graded(step, finest, reach, width=max(8.0, _GRADING * math.sqrt(step / finest)))
+    r = r.ending(reach) if short else r
     # Without symmetry there is no knowing where along t two minima compete.
     plain = coarseness * _PLAIN / steep
     t = r if folded else Axis.uniform(min(step, plain), reach, folded=False)
-    table = kept_table(problem, z_r, z_t)
+    if wide:
+        table = spread_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
+    else:
+        table = kept_table(problem, z_r, z_t)
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
     return Lattice(r, t, warm, reach, tail, width, c)
 

@@ -21,7 +21,8 @@ everywhere; what adds less than ``_GROWTH``·β to AT counts as none.
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +36,6 @@ from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution
 _SMALLEST = 1e-4  # floor of √(Q − M²), where Q = M²: narrower fields lose their forces to rounding
 
 _LOST = 1e-5  # weight of the field that floating point may lose
-_NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 
 _GROWTH = 1e-6  # 0.001 at β = 1000, about the coldest that the equations of finite β are solved for
 _AT_TOLERANCE = 0.02  # relative error of AT with which it is left
@@ -262,12 +262,12 @@ def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float
     assert saddle.lattice is not None
     r, t = saddle.lattice.r.thinned(), saddle.lattice.t.thinned()
     thin = PairMeasure(problem, r, t, M=overlaps.M, Q=overlaps.Q)
-    norm = _squared_norm(response)
+    norm = squared_norm(response)
     at = scale * measure.mean(norm)
     return at, abs(at - scale * thin.mean(norm[:, ::2, ::2]))
 
 
-def _squared_norm(curvature: Response) -> Array:
+def squared_norm(curvature: Response) -> Array:
     """‖∇²F‖² (Frobenius), which does not change when the plane is turned."""
     norm: Array = curvature.rr**2 + 2 * curvature.rt**2 + curvature.tt**2
     return norm
@@ -289,18 +289,17 @@ def resolved_at(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
     return at, error
 
 
-def solution_of(saddle: SaddlePoint, point: FixedPoint, second: FixedPoint) -> Solution:
-    """Everything a solution carries, where iterations on its grid and on a second one ended."""
-    problem, x = saddle.problem, point.x.copy()
-    # M → −M is an exact symmetry, and so is M = 0.
-    x[0] = abs(x[0]) if abs(x[0]) > _NOTHING else 0.0
-    overlaps = to_overlaps(x)
+def solution_of(
+    saddle: SaddlePoint,
+    point: FixedPoint,
+    *,
+    at: float,
+    errors: Mapping[str, float],
+    second: Overlaps,
+) -> Solution:
+    """Everything a solution carries, of the state in which an iteration ended."""
+    problem, overlaps = saddle.problem, to_overlaps(point.x)
     average, conjugate = saddle.evaluate(overlaps)
-    if saddle.too_cold(overlaps):
-        raise cold(problem, overlaps)
-    coarser = to_overlaps(second.x)
-    coarser = replace(coarser, M=abs(coarser.M) if overlaps.M else 0.0)
-    at, at_error = resolved_at(saddle, overlaps)
     return Solution(
         problem=problem,
         overlaps=overlaps,
@@ -309,11 +308,10 @@ def solution_of(saddle: SaddlePoint, point: FixedPoint, second: FixedPoint) -> S
         training_energy=saddle.energy(overlaps),
         mean_field_energy=average.F,
         at_eigenvalue=at,
-        at_error=at_error,
         label_stiffness=label_stiffness(problem, overlaps, average),
         residual=point.residual,
         iterations=point.iterations,
         converged=point.converged,
-        error=max(distance(problem, coarser, overlaps), second.residual),
-        second=coarser,
+        errors=errors,
+        second=second,
     )

@@ -2,8 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
@@ -138,13 +138,12 @@ class Solution(Predictions):
     training_energy: float  # mean H of a training pair
     mean_field_energy: float  # E F: what one more pair per weight adds to the free energy
     at_eigenvalue: float  # αΔ⁴χ² E‖∇²F‖²; infinite where forces jump at zero temperature
-    at_error: float  # what AT changes when every second node is left out: more than its error
     label_stiffness: float  # 1 + χαm² E[y·∇²F y]: below 0, a state of M = 0 grows a magnetisation
     residual: float  # largest undamped change of M, q, Q, χ (of q or χ above 1, relative)
     iterations: int
     converged: bool
-    error: float  # the same change, of M, q, Q and χ, between a second, coarser grid and this one
-    second: Overlaps  # the solution on that second grid
+    errors: Mapping[str, float] = field(hash=False)  # numerical, absolute, by name of an attribute
+    second: Overlaps  # the solution on a second, coarser grid
     rivals: tuple[Candidate, ...] = ()  # other saddle points met on the way
 
     @property
@@ -183,6 +182,20 @@ class Solution(Predictions):
         if self.problem.zero_temperature:
             return -math.inf
         return self.problem.beta * (self.energy - self.free_energy)
+
+    @property
+    def error(self) -> float:
+        """Numerical error of M, q, Q and χ: the largest, each relative to the number itself."""
+        return max(
+            self.errors[name] / abs(value)
+            for name in ("M", "q", "Q", "chi")
+            if (value := getattr(self, name)) != 0
+        )
+
+    @property
+    def at_error(self) -> float:
+        """Numerical error of the AT eigenvalue (absolute)."""
+        return self.errors["at_eigenvalue"]
 
     @property
     def rs_stable(self) -> bool:

@@ -15,12 +15,14 @@ import numpy as np
 from fermibose.checks import is_number, number
 from fermibose.compute import threads
 from fermibose.errors import InputError
+from fermibose.theory.errors import Sensitivity, View, errors_of
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import (
     SaddlePoint,
     cold,
     distance,
+    resolved_at,
     solution_of,
     to_overlaps,
     to_vector,
@@ -46,6 +48,9 @@ _PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unst
 # The refinement.
 _SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
 _HANDOVER = 1e-7  # residual at which the fine grid takes over: below any error it estimates
+_PART = 0.01  # of a grid's error: what a residual may add to it
+_POLISHINGS = 4  # steps of Newton's method that see to that, at most
+_NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
 _SURE = 2.0  # grids agree on the weight that floating point loses to a few per cent
 
 # From the solution of a neighbouring problem.
@@ -322,8 +327,7 @@ def _finish(
 ) -> Solution:
     """From the solution on the second grid to the one on the fine grid, measured.
 
-    What this step changes is the error estimate; a ``guess`` of the solution, next to one already
-    known, also tells what it will be.
+    A ``guess`` of the solution, next to one already known, also tells what this step will change.
     """
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
     saddle, history = SaddlePoint(problem), history.elsewhere()
@@ -333,7 +337,7 @@ def _finish(
     if not point.converged and guess is None:
         again = iterate(saddle, point.x, tol=tol, max_iterations=300, accelerate_below=1e3 * tol)
         point = replace(again, iterations=point.iterations + again.iterations)
-    solution = solution_of(saddle, point, rough)
+    solution = _measure(saddle, point)
     if not point.converged:
         raise ConvergenceError(
             f"no solution to tol = {tol:g} at {problem}: the residual stays at "
@@ -341,3 +345,35 @@ def _finish(
             solution,
         )
     return solution
+
+
+def _measure(saddle: SaddlePoint, point: FixedPoint) -> Solution:
+    """The solution where an iteration ended, with the errors that coarser grids tell.
+
+    They also tell what a residual is worth: where it is more than the grid's own error, Newton's
+    method goes on.
+    """
+    problem, x = saddle.problem, point.x.copy()
+    # M → −M is an exact symmetry, and so is M = 0.
+    x[0] = abs(x[0]) if abs(x[0]) > _NOTHING else 0.0
+    if saddle.too_cold(to_overlaps(x)):
+        raise cold(problem, to_overlaps(x))
+    # At zero temperature errors fall like powers of the steps, and one grid may hit by chance.
+    grids = (_SECOND, _COARSE) if problem.zero_temperature else (_SECOND,)
+    seconds = [SaddlePoint(problem, coarseness=coarseness) for coarseness in grids]
+    here, views = View.of(saddle, x), [View.of(second, x) for second in seconds]
+    sensitivity = Sensitivity.of(seconds[0], x, views[0])
+    error = np.abs(sensitivity.inverse) @ np.abs(views[0].change - here.change)
+    change, count = here.change, 0
+    while count < _POLISHINGS and np.any(np.abs(sensitivity.inverse @ change) > _PART * error):
+        x = x + sensitivity.inverse @ change
+        change, count = saddle(x)[0] - x, count + 1
+    point = replace(point, x=x, residual=saddle(x)[1], iterations=point.iterations + count)
+    at = resolved_at(saddle, to_overlaps(x))
+    return solution_of(
+        saddle,
+        point,
+        at=at[0],
+        errors=errors_of(saddle, x, sensitivity, [(view, here) for view in views], at=at),
+        second=to_overlaps(x + sensitivity.inverse @ (views[0].change - here.change)),
+    )

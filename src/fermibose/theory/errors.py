@@ -1,0 +1,155 @@
+r"""What the numbers of a solution are good to, each in its own units.
+
+A solution x of the equations g(x) = x on one grid leaves a residual on another. The solutions of the
+two grids differ by
+
+.. math:: δ = (1 - J)^{-1} (g_2(x) - x), \qquad J = ∂g_2/∂x,
+
+which is much more than the residual where 1 − J is nearly singular: beside a transition, or where
+the pairs hardly hold the weights. The other grid is coarser in every respect (steps, and where field
+and table end), so δ is more than the error of the finer one. Components of the residual count by
+their size, so that they cannot cancel by chance.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fermibose.theory.problem import Array, Problem
+from fermibose.theory.replica import SaddlePoint, free_energy, squared_norm, to_overlaps
+from fermibose.theory.solution import Conjugates, Overlaps, accuracy
+
+_MOVE = 1e-4  # length of the differences that derivatives are taken by, in units of the state
+_LEAST = 1e-6  # Δ²q in units of 1/max φ′², below which a state has no size of its own
+_ROUNDING = 1e-14  # relative error of the equations in floating point
+_LOGARITHM = 640.0  # size of ln Z as it is computed: its rounding is that of βF
+_SCATTER = 0.3  # of what a grid's error of f changes with the state: as much it may have itself
+_RESPONSE = 4.0  # most that ln AT grows with ln χ: by 2 for χ², and ‖∇²F‖² may grow as fast
+
+
+@dataclass(frozen=True)
+class View:
+    """A state as one grid sees it."""
+
+    change: Array  # g(x) − x
+    free_energy: float
+    gradient: Array  # of the free energy, by M, Q and χ
+    energy: float  # mean H of a pair
+
+    @classmethod
+    def of(cls, saddle: SaddlePoint, x: Array) -> "View":
+        """From a grid."""
+        overlaps = to_overlaps(x)
+        average, conjugate = saddle.evaluate(overlaps)
+        return cls(
+            change=saddle(x)[0] - x,
+            free_energy=free_energy(saddle.problem, overlaps, average),
+            gradient=gradient(saddle.problem, overlaps, conjugate),
+            energy=saddle.energy(overlaps),
+        )
+
+
+def gradient(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Array:
+    """∂f/∂M, ∂f/∂Q and ∂f/∂χ: all 0 at a saddle point."""
+    chi = overlaps.chi
+    stiffness = problem.weight_decay + conjugate.chi - 1 / chi
+    deviation = (overlaps.Q - overlaps.M**2) / chi**2 + conjugate.Q
+    by_M = overlaps.M / chi + conjugate.M
+    return np.array([by_M, stiffness / 2, (stiffness / problem.beta + deviation) / 2])
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How a solution answers to small changes of the equations."""
+
+    inverse: Array  # (1 − J)⁻¹; 0 for an M that is 0
+    slopes: Array  # of the mean H of a pair, by x
+
+    @classmethod
+    def of(cls, saddle: SaddlePoint, x: Array, view: View) -> "Sensitivity":
+        """By differences on a grid that has just been looked at from x.
+
+        The move of χ comes last: for the others the channel need not be evaluated again.
+        """
+        problem, size = saddle.problem, to_overlaps(x).q(saddle.problem.beta)
+        size = math.sqrt(max(size, _LEAST / (problem.delta * problem.steepness) ** 2))
+        moves = _MOVE * np.array([size, size, 1.0])
+        free = np.array([x[0] != 0, True, True])
+        slope, slopes = np.zeros((x.size, x.size)), np.zeros_like(x)
+        for i in np.flatnonzero(free):
+            moved = x.copy()
+            moved[i] += moves[i]
+            slope[:, i] = (saddle(moved)[0] - moved - view.change) / moves[i]
+            slopes[i] = (saddle.energy(to_overlaps(moved)) - view.energy) / moves[i]
+        inverse = np.zeros_like(slope)
+        # Pseudo-inverse: Q − M² cannot move where it is 0.
+        inverse[np.ix_(free, free)] = -np.linalg.pinv(slope[np.ix_(free, free)], rcond=1e-14)
+        return cls(inverse, slopes)
+
+
+def errors_of(
+    saddle: SaddlePoint,
+    x: Array,
+    sensitivity: Sensitivity,
+    others: Sequence[tuple[View, View]],
+    *,
+    at: tuple[float, float],
+) -> dict[str, float]:
+    """Absolute errors of a solution's numbers, by the names of its attributes.
+
+    others: what other grids and this one saw of a state near x. at: AT, and its error on this grid.
+    """
+    problem, overlaps, here = saddle.problem, to_overlaps(x), View.of(saddle, x)
+
+    def apart(name: str) -> Array:
+        """The largest difference between this grid and another."""
+        pairs = [(getattr(a, name), getattr(b, name)) for a, b in others]
+        return np.max([np.abs(np.subtract(a, b)) for a, b in pairs], axis=0)
+
+    residual = apart("change") + np.abs(here.change) + _ROUNDING * np.abs(x)
+    spread = np.abs(sensitivity.inverse) @ residual
+    ends = [[to_overlaps(x + sign * move) for sign in (1, -1)] for move in np.diag(spread)]
+
+    def error(quantity: Callable[[Overlaps], float]) -> float:
+        """Of a function of the overlaps."""
+        value = quantity(overlaps)
+        return sum(max(abs(quantity(end) - value) for end in pair) for pair in ends)
+
+    state = np.array([error(lambda o: o.M), error(lambda o: o.Q), error(lambda o: o.chi)])
+    q = error(lambda o: o.q(problem.beta))
+    # Two grids may agree on f by chance, but not on its slopes. The last term: f is stationary, and
+    # its mean slope on the way to the solution half of that here.
+    size = np.abs([overlaps.M, overlaps.Q, overlaps.chi])
+    scatter = _SCATTER * float(apart("gradient") @ size)
+    rounding = np.finfo(float).eps * (abs(here.free_energy) + _LOGARITHM / problem.beta)
+    f = float(apart("free_energy")) + scatter + float(apart("gradient") @ state) / 2 + rounding
+    H = float(apart("energy")) + (scatter + rounding) / problem.alpha
+    H += float(np.abs(sensitivity.slopes) @ spread)
+    return {
+        "M": state[0].item(),
+        "q": q,
+        "Q": state[1].item(),
+        "chi": state[2].item(),
+        "free_energy": f,
+        "training_energy": H,
+        "energy": problem.alpha * H + problem.weight_decay * q / 2,
+        "accuracy": error(lambda o: accuracy(problem, o.M, o.q(problem.beta))),
+        "at_eigenvalue": at[1] + _at_error(saddle, overlaps, at[0], error),
+    }
+
+
+def _at_error(
+    saddle: SaddlePoint,
+    overlaps: Overlaps,
+    at: float,
+    error: Callable[[Callable[[Overlaps], float]], float],
+) -> float:
+    """What an error of the state does to AT."""
+    if not 0 < at < math.inf:
+        return 0.0
+    norm = squared_norm(saddle.response(overlaps))
+    unit = at / saddle.measure(overlaps).mean(norm)
+    by_field = error(lambda o: unit * saddle.measure(o).mean(norm))
+    return by_field + _RESPONSE * at * error(lambda o: math.log(o.chi))
