@@ -27,8 +27,8 @@ import torch
 from fermibose import FermiBoseNet, PairEnergy
 from fermibose.data import paper_split
 from fermibose.machine import LocalDense, Recipe, compute_settings
-from fermibose.machine.adam import Adam
 from fermibose.machine.baselines import Backpropagation
+from fermibose.machine.loop import Adam
 from fermibose.machine.training import LocalLayer
 
 D, N = 784, 1000

@@ -1,10 +1,12 @@
 """Files replaced whole or not at all. Oracles: what is on disk after success and after failure."""
 
+import hashlib
 import json
 
+import numpy as np
 import pytest
 
-from fermibose.files import replacing, write_json
+from fermibose.files import SEAL, UNSEALED, is_sealed, read_json, replacing, seal, write_json
 
 
 def test_the_draft_takes_the_place_of_the_file(tmp_path):
@@ -45,3 +47,41 @@ def test_json_refuses_nan_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="JSON compliant"):
         write_json(path, {"a": float("nan")})
     assert json.loads(path.read_text()) == {"a": [1.5, None]}
+
+
+def test_numbers_and_arrays_of_numpy_are_written_as_numbers(tmp_path):
+    write_json(tmp_path / "a", {"a": np.float32(0.5), "b": np.arange(3), "c": tmp_path})
+    assert json.loads((tmp_path / "a").read_text()) == {
+        "a": 0.5,
+        "b": [0, 1, 2],
+        "c": str(tmp_path),
+    }
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(tmp_path / "a", {"a": np.array([np.nan])})
+
+
+def test_a_seal_is_the_sha256_of_all_that_stands_around_it(tmp_path):
+    path = tmp_path / "file.json"
+    write_json(path, {SEAL: UNSEALED, "more": {SEAL: UNSEALED}, "é": 1e-5})
+    assert is_sealed(path) is False
+    before = path.read_bytes()
+    seal(path)
+    content = path.read_bytes()
+    around = before.replace(UNSEALED.encode(), b"", 1)
+    assert json.loads(content)[SEAL] == hashlib.sha256(around).hexdigest()
+    assert json.loads(content)["more"] == {SEAL: UNSEALED}  # the first is the seal
+    assert is_sealed(path) is True
+    path.write_bytes(content + b" ")
+    assert is_sealed(path) is False
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"checksum": "abc"}'])
+def test_a_file_without_a_seal_is_told_from_a_damaged_one(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+    assert is_sealed(tmp_path / "a") is None
+
+
+@pytest.mark.parametrize("bad", [b"", b"{", b"[NaN]", b"[-Infinity]", b"\xff", b"[" * 10**6])
+def test_what_is_not_proper_json_is_a_value_error(bad):
+    with pytest.raises(ValueError, match=r"."):
+        read_json(bad)

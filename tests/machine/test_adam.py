@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fermibose.machine.adam import Adam
+from fermibose.machine.loop import Adam
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.3])

@@ -248,8 +248,9 @@ def test_a_model_of_the_version_without_a_checksum_is_read_with_a_warning(net, s
     with pytest.raises(FileFormatError, match=r"checksum is missing\); copy or train"):
         FermiBoseNet.load(saved)
     (saved / "model.json").write_text(json.dumps(config | {"format_version": 1}))
-    with pytest.warns(UserWarning, match="written without a checksum.*Save the net again"):
+    with pytest.warns(UserWarning, match="without a checksum.*Save the net again") as noticed:
         back = FermiBoseNet.load(saved)
+    assert noticed[0].filename == __file__
     back.save(saved)
     again = FermiBoseNet.load(saved)  # warnings are errors here
     assert all(torch.equal(again.state_dict()[n], t) for n, t in net.state_dict().items())

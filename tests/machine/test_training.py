@@ -396,6 +396,7 @@ def test_impossible_recipes_are_named(bad, message):
         (np.full((2, 3), np.nan), [0, 1], "NaN"),
         (csr_array(np.eye(2)), [0, 1], r"x is sparse; give x\.toarray"),
         (torch.eye(2).to_sparse(), [0, 1], "x is not an array of numbers"),
+        (torch.eye(2, device="meta"), [0, 1], "x is not an array of numbers"),
         ([[1.0], [1.0, 2.0]], [0, 1], "x is not an array of numbers"),
         ([["a"], ["b"]], [0, 1], "x is not an array of numbers"),
         (np.eye(2) * 1j, [0, 1], "x is not an array of numbers .complex"),
@@ -683,10 +684,11 @@ def test_a_checkpoint_of_the_version_without_a_checksum_is_read_with_a_warning(
     with pytest.raises(FileFormatError, match="its checksum is missing"):
         train(*data, SMALL, checkpoint=file)
     rewrite(file, header={"format": None}, sealed=False)
-    with pytest.warns(UserWarning, match="without a checksum.*gets one with the next save"):
+    with pytest.warns(UserWarning, match="without a checksum.*gets one with") as noticed:
         resumed = train(*data, SMALL, checkpoint=file)
     assert same_bits(weights(resumed), weights(train(*data, SMALL)))
     assert files.is_sealed(file)
+    assert noticed[0].filename == __file__
 
 
 @pytest.mark.parametrize(

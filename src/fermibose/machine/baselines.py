@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from fermibose import checks
-from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Records
 from fermibose.machine.inputs import (
     Examples,
@@ -20,7 +19,7 @@ from fermibose.machine.inputs import (
     count_present_classes,
     training_examples,
 )
-from fermibose.machine.loop import compute_settings, train_stages
+from fermibose.machine.loop import Adam, compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import Training, conclude, new_net, scores

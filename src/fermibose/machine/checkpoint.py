@@ -4,7 +4,7 @@ import json
 import time
 import warnings
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from fermibose.checks import is_whole
 from fermibose.errors import FermiboseError, FileFormatError
 from fermibose.files import SEAL, UNSEALED, is_sealed, read_json, replacing, seal
-from fermibose.machine.adam import Adam
 from fermibose.machine.stored import check_numbers, check_shapes, check_types
+
+if TYPE_CHECKING:
+    from fermibose.machine.loop import Adam
 
 Records = dict[str, dict[str, list[float]]]  # stage → quantity → one value per batch or epoch
 
@@ -57,7 +59,7 @@ class Checkpoint:
     def save(
         self,
         net: nn.Module,
-        optimiser: Adam,
+        optimiser: "Adam",
         generator: torch.Generator,
         records: Records,
         position: Position,
@@ -117,7 +119,7 @@ class Checkpoint:
         self._moments, self._epoch = _under("optimiser.", tensors), position.epoch
         return position
 
-    def restore_optimiser(self, optimiser: Adam, *, epochs: int) -> None:
+    def restore_optimiser(self, optimiser: "Adam", *, epochs: int) -> None:
         """Hand the moments found by :meth:`restore`, if any, to the optimiser of the stage."""
         if self._moments is None:
             return

@@ -90,16 +90,20 @@ def training_examples(
 
 def _as_array(name: str, values: Any, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """The values as an array in this machine's byte order, on the CPU, without a gradient."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        values = values.float() if values.dtype == torch.bfloat16 else values
     if hasattr(values, "toarray"):
         raise InputError(f"{name} is sparse; give {name}.toarray()")
     try:
+        if isinstance(values, Tensor):
+            values = values.detach().cpu()
+            values = values.float() if values.dtype == torch.bfloat16 else values
         if np.iscomplexobj(values):
             raise TypeError("complex numbers")
         return np.asarray(values, dtype=dtype)
-    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, words, sparse tensors
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # ragged, words, sparse, meta
         raise InputError(f"{name} is not an array of numbers ({error})") from error
 
 

@@ -260,8 +260,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     if version == WITHOUT_SEAL:
         warnings.warn(
             f"{path} was written without a checksum, by an earlier version: damage to it would not "
-            f"be noticed. Save the net again.",
-            stacklevel=4,
+            "be noticed. Save the net again.",
+            stacklevel=3,
         )
     elif sealed is None or config.pop(SEAL, None) is None:
         raise FileFormatError(f"{path} is corrupt (its checksum is missing); {_AGAIN}")

@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from fermibose import __version__
 from fermibose.compute import Interrupted
 from fermibose.errors import InputError
-from fermibose.machine.adam import Adam
 from fermibose.machine.checkpoint import Checkpoint, Records
 from fermibose.machine.inputs import Examples, SplitInputs, count_classes, training_examples
 from fermibose.machine.local_rule import Dense
-from fermibose.machine.loop import Ending, Stage, compute_settings, train_stages
+from fermibose.machine.loop import Adam, Ending, Stage, compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe, fingerprint
 
