@@ -32,12 +32,12 @@ clusters inside a cluster. Each is the de Almeida-Thouless eigenvalue of its own
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from fermibose.theory.channel import Axis, GaussianChannel, Response
+from fermibose.theory.channel import SQRT2, Axis, GaussianChannel, Response
 from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import Averages, PairMeasure, averages, conjugates
@@ -45,7 +45,8 @@ from fermibose.theory.solution import Conjugates, Overlaps
 
 _SPREAD = 1.25  # steps in the spread inside a cluster: Gaussian averages are good to e^{−2π²·1.56}
 _FIELD = 1.6  # least steps in the width of the field between clusters
-_TAIL = 5.5  # widths of that field that nodes of its own cover
+_TAIL = 5.5  # widths of that field that its nodes cover
+_ROOM = 4.0  # spreads beyond them that the nodes of F reach
 _SHARP = 0.7  # coarseness at zero temperature, where F has kinks
 _SMALLEST = 1e-4  # floor of √(q₀ − M²)
 _LEAST_GAP = 1e-12  # floor of q₁ − q₀
@@ -154,7 +155,9 @@ class ClusterEquations:
     def lattice(self, clusters: Clusters) -> Lattice:
         """Nodes that resolve the spread inside a cluster; kept while they are good for a state."""
         problem = self.problem
-        overlaps = Overlaps(clusters.M, clusters.q1, clusters.chi1)
+        # Room for the spread beyond the field between clusters: F₁ must not feel the last nodes.
+        room = math.sqrt(clusters.q0) + _ROOM / _TAIL * math.sqrt(clusters.gap)
+        overlaps = Overlaps(clusters.M, max(clusters.q1, room**2), clusters.chi1)
         fits = self._lattice is not None and self._lattice.covers(problem, overlaps)
         if self._lattice is None or not fits or clusters.gap < self._gap / 2:
             widest = problem.delta * math.sqrt(clusters.gap) / _SPREAD
@@ -164,9 +167,10 @@ class ClusterEquations:
 
 
 class Levels:
-    """Both channels at a state: F on the nodes of a lattice, F₁ on the nodes of its own field.
+    """Both channels at a state: F on the nodes of a lattice, F₁ on those that its own field needs.
 
-    Those are the lattice's, unless the field between clusters is narrower than they resolve.
+    These have steps of their own if the field between clusters is narrower than the lattice
+    resolves.
     """
 
     def __init__(self, problem: Problem, clusters: Clusters, lattice: Lattice) -> None:
@@ -175,12 +179,9 @@ class Levels:
         self.outer_c = clusters.y * problem.delta**2 * clusters.gap
         self.on = (lattice.r, lattice.t)
         width = problem.delta * math.sqrt(clusters.q0)
-        coarsest = max(float(np.diff(axis.nodes).max()) for axis in self.on)
-        at = self.on
-        if width < _FIELD * coarsest:
-            reach = math.sqrt(2) * problem.m * abs(clusters.M) + _TAIL * width
-            own = [Axis.uniform(width / 2, reach, folded=axis.folded) for axis in self.on]
-            at = (own[0], own[0] if lattice.t is lattice.r else own[1])
+        reach = SQRT2 * problem.m * abs(clusters.M) + _TAIL * width
+        r, t = (_within(axis, reach, width) for axis in self.on)
+        at = (r, r if lattice.t is lattice.r else t)
         self.inner = lattice.channel.effective(self.c)
         self.outer = GaussianChannel(self.inner.F, clusters.y, at=at, on=self.on)
         self.measure = PairMeasure(problem, *at, M=clusters.M, Q=clusters.q0)
@@ -192,6 +193,14 @@ class Levels:
     def averages(self) -> Averages:
         """Averages of F₁."""
         return averages(self.outer, self.measure, c=self.outer_c)
+
+
+def _within(axis: Axis, reach: float, width: float) -> Axis:
+    """The nodes of an axis up to ``reach``, or closer ones for a field narrower than its steps."""
+    if width < _FIELD * float(np.diff(axis.nodes).max()):
+        return Axis.uniform(width / 2, reach, folded=axis.folded)
+    near = np.abs(axis.nodes) <= reach
+    return replace(axis, nodes=axis.nodes[near], weights=axis.weights[near])
 
 
 def cluster_averages(problem: Problem, clusters: Clusters, lattice: Lattice) -> ClusterAverages:
