@@ -12,6 +12,7 @@ import numpy as np
 
 from fermibose.plotting import COLOURS, figure
 from fermibose.theory import (
+    SYMBOLS,
     BrokenCurve,
     Curve,
     Problem,
@@ -140,6 +141,7 @@ def figure_broken(
                 curve.draw_panel(ax, name, label)
                 look = {"color": COLOURS["machine"], "label": "broken once"}
                 ax.plot(broken.values, broken.column(name), **look)
+                ax.set_xlabel(SYMBOLS["delta"] + missing([*curve.failures, *broken.failures]))
                 ax.legend()
     return curve, broken
 
