@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from fermibose.plotting import COLOURS, figure
-from fermibose.theory import Curve, Problem, draw_stability, missing, trace
+from fermibose.theory import (
+    SYMBOLS,
+    BrokenCurve,
+    Curve,
+    Problem,
+    draw_stability,
+    missing,
+    trace,
+    trace_broken,
+)
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.series import Floats, finished
 from fermibose_paper.store import Row
@@ -111,6 +120,30 @@ def figure_2(
             axes[1, 1].plot(span, span, "--", color=COLOURS["published"], label="$D_F^2 = d_F$")
             axes[1, 1].legend(loc="lower right")
     return curves
+
+
+def figure_broken(
+    path: str | Path | None = None,
+    *,
+    problem: Problem | None = None,
+    points: int = 30,
+    show: bool | None = None,
+) -> tuple[Curve, BrokenCurve]:
+    """M and ε_g against Δ, replica-symmetric and, where that is unstable, broken once."""
+    problem = Problem() if problem is None else problem
+    curve = trace(problem, "delta", figure_values("delta", points), show=show)
+    unstable = curve.values[curve.column("rs_stable") == 0]
+    broken = trace_broken(problem, "delta", unstable, show=show)
+    if path is not None:
+        with figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
+            panels = (("M", "mean weight M"), ("generalization_loss", "test loss $ε_g$"))
+            for ax, (name, label) in zip(axes[0], panels, strict=True):
+                curve.draw_panel(ax, name, label)
+                look = {"color": COLOURS["machine"], "label": "broken once"}
+                ax.plot(broken.values, broken.column(name), **look)
+                ax.set_xlabel(SYMBOLS["delta"] + missing([*curve.failures, *broken.failures]))
+                ax.legend()
+    return curve, broken
 
 
 def figure_rho(

@@ -17,6 +17,7 @@ from fermibose.theory import (
     solve_broken,
     trace_broken,
 )
+from fermibose_paper.theory_curves import figure_broken
 
 
 def test_a_curve_is_single_solutions_and_names_what_it_leaves_out(tmp_path):
@@ -69,6 +70,20 @@ def test_order_ends_where_m_vanishes():
     root = np.polynomial.Polynomial.fit(m2, near, 2)(0.0)
     assert critical == pytest.approx(root, abs=2e-3)
     assert critical > critical_point(Problem(), "delta", between=(0.85, 1.0)) + 0.2
+
+
+def test_the_figure_with_and_without_symmetry(tmp_path):
+    """Broken where AT > 1 and nowhere else; order lasts longer, and the loss is lower for it."""
+    curve, broken = figure_broken(tmp_path / "broken.svg", points=6, show=False)
+    unstable = curve.values[curve.column("at_eigenvalue") >= 1]
+    np.testing.assert_array_equal(broken.values, unstable)
+    at = {s.problem.delta: s for s in curve}
+    between = [s for s in broken if 0.93 < s.problem.delta < 1.17]
+    assert between
+    for s in between:
+        assert at[s.problem.delta].M == 0 < s.M
+        assert s.generalization_loss < at[s.problem.delta].generalization_loss
+    assert "<!-- broken once -->" in (tmp_path / "broken.svg").read_text(encoding="utf-8")
 
 
 def test_what_is_refused():

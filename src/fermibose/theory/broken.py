@@ -53,7 +53,6 @@ _MANNERS: tuple[_Manner, ...] = ((math.inf, 1.0, 60), (1e-2, 0.5, 150), (1e-3, 0
 _PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unstable state again
 _KICKS = (0.3, 1.0)  # mean weights to try beside M = 0, in units of √q₀ + 0.3
 _NOTHING = 1e-5  # a mean weight that is on its way to 0
-_MERGED = 1e-7  # q₁ − q₀ of clusters that have become one
 
 
 BROKEN_QUANTITIES = (
@@ -298,17 +297,15 @@ class Search:
             )
             self.iterations += point.iterations
             clusters = equations.clusters(point.x)
-            if point.converged and clusters.gap > _MERGED:
+            if point.converged:
                 clusters = replace(clusters, M=abs(clusters.M))
                 average = equations.evaluate(clusters)
                 self._known[y] = _State(self.problem, clusters, average, point.residual)
                 return self._known[y]
-        merged = clusters.gap <= _MERGED
-        told = "its clusters merge" if merged else f"the residual stays at {point.residual:.1e}"
         raise ConvergenceError(
-            f"no broken solution at {self.problem} and y = beta x = {y:.4g}: {told}; "
-            "solve_broken() a nearby problem and pass its solution as start, or use the symmetric "
-            "solution of solve() with its at_eigenvalue",
+            f"no broken solution at {self.problem} and y = beta x = {y:.4g}: the residual stays at "
+            f"{point.residual:.1e}; solve_broken() a nearby problem and pass its solution as "
+            "start, or use the symmetric solution of solve() with its at_eigenvalue",
             clusters,
         )
 

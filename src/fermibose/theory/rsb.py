@@ -32,20 +32,23 @@ clusters inside a cluster. Each is the de Almeida-Thouless eigenvalue of its own
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from fermibose.theory.channel import Axis, GaussianChannel, Response
+from fermibose.theory.channel import SQRT2, Axis, GaussianChannel, Response
+from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import Averages, PairMeasure, averages, conjugates
 from fermibose.theory.solution import Conjugates, Overlaps
 
-_SPREAD = 1.25  # steps in the spread inside a cluster: Gaussian averages are good to e^{−2π²·1.56}
+_SPREAD = 1.35  # steps in the spread inside a cluster: Gaussian averages are good to 1e-12
 _FIELD = 1.6  # least steps in the width of the field between clusters
-_TAIL = 5.5  # widths of that field that nodes of its own cover
+_TAIL = 6.5  # widths of that field that its nodes cover: forces differ by little near the AT line
+_WIDTHS = 5.5  # widths of a field that a lattice covers
+_ROOM = 4.0  # spreads beyond them that the nodes of F reach
 _SHARP = 0.7  # coarseness at zero temperature, where F has kinks
 _SMALLEST = 1e-4  # floor of √(q₀ − M²)
 _LEAST_GAP = 1e-12  # floor of q₁ − q₀
@@ -154,19 +157,29 @@ class ClusterEquations:
     def lattice(self, clusters: Clusters) -> Lattice:
         """Nodes that resolve the spread inside a cluster; kept while they are good for a state."""
         problem = self.problem
-        overlaps = Overlaps(clusters.M, clusters.q1, clusters.chi1)
+        # Room for the spread beyond the field between clusters: F₁ must not feel the last nodes.
+        room = (_TAIL * math.sqrt(clusters.q0) + _ROOM * math.sqrt(clusters.gap)) / _WIDTHS
+        overlaps = Overlaps(clusters.M, max(clusters.q1, room**2), clusters.chi1)
         fits = self._lattice is not None and self._lattice.covers(problem, overlaps)
-        if self._lattice is None or not fits or clusters.gap < self._gap / 2:
-            widest = problem.delta * math.sqrt(clusters.gap) / _SPREAD
-            self._lattice = make_lattice(problem, overlaps, widest=widest, **self._grid)
+        if self._lattice is None or not fits or clusters.gap < 0.8 * self._gap:
+            spread = problem.delta * math.sqrt(clusters.gap)
+            self._lattice = make_lattice(problem, overlaps, widest=spread / _SPREAD, **self._grid)
             self._gap = clusters.gap
+            if spread < _step(self._lattice.r):
+                raise ConvergenceError(
+                    f"no broken solution at {problem} and y = beta x = {self.y:.4g}: its clusters "
+                    f"merge, or are too close to be told apart (q1 - q0 = {clusters.gap:.1e}); use "
+                    "the symmetric solution of solve() with its at_eigenvalue",
+                    clusters,
+                )
         return self._lattice
 
 
 class Levels:
-    """Both channels at a state: F on the nodes of a lattice, F₁ on the nodes of its own field.
+    """Both channels at a state: F on the nodes of a lattice, F₁ on those that its own field needs.
 
-    Those are the lattice's, unless the field between clusters is narrower than they resolve.
+    These have steps of their own if the field between clusters is narrower than the lattice
+    resolves.
     """
 
     def __init__(self, problem: Problem, clusters: Clusters, lattice: Lattice) -> None:
@@ -175,12 +188,9 @@ class Levels:
         self.outer_c = clusters.y * problem.delta**2 * clusters.gap
         self.on = (lattice.r, lattice.t)
         width = problem.delta * math.sqrt(clusters.q0)
-        coarsest = max(float(np.diff(axis.nodes).max()) for axis in self.on)
-        at = self.on
-        if width < _FIELD * coarsest:
-            reach = math.sqrt(2) * problem.m * abs(clusters.M) + _TAIL * width
-            own = [Axis.uniform(width / 2, reach, folded=axis.folded) for axis in self.on]
-            at = (own[0], own[0] if lattice.t is lattice.r else own[1])
+        reach = SQRT2 * problem.m * abs(clusters.M) + _TAIL * width
+        r, t = (_within(axis, reach, width) for axis in self.on)
+        at = (r, r if lattice.t is lattice.r else t)
         self.inner = lattice.channel.effective(self.c)
         self.outer = GaussianChannel(self.inner.F, clusters.y, at=at, on=self.on)
         self.measure = PairMeasure(problem, *at, M=clusters.M, Q=clusters.q0)
@@ -192,6 +202,19 @@ class Levels:
     def averages(self) -> Averages:
         """Averages of F₁."""
         return averages(self.outer, self.measure, c=self.outer_c)
+
+
+def _within(axis: Axis, reach: float, width: float) -> Axis:
+    """The nodes of an axis up to ``reach``, or closer ones for a field narrower than its steps."""
+    if width < _FIELD * _step(axis):
+        return Axis.uniform(width / 2, reach, folded=axis.folded)
+    near = np.abs(axis.nodes) <= reach
+    return replace(axis, nodes=axis.nodes[near], weights=axis.weights[near])
+
+
+def _step(axis: Axis) -> float:
+    """The largest distance of neighbouring nodes."""
+    return float(np.diff(axis.nodes).max())
 
 
 def cluster_averages(problem: Problem, clusters: Clusters, lattice: Lattice) -> ClusterAverages:
