@@ -4,7 +4,7 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,19 +32,28 @@ from fermibose.machine import (
     RangeWarning,
     ReadoutKind,
     Recipe,
+    Rescaling,
+    Scaling,
     SelfSupervised,
     Shift,
     Training,
     Transform,
+    rescaling,
     train,
-    within,
 )
 
-Scaling = Literal["auto", "none", "per_feature"]
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[Any]
-Rescaling = tuple[Floats, Floats]  # offset and gain of each feature
+Auto = Literal["auto"]
 BATCH = 4096  # samples evaluated at once, to bound memory
+# What "auto" means: the recipe's defaults, unless features are scaled one by one and pairs made by
+# label. Those of tables were chosen on validation data (choice() in benchmarks/tables.py).
+PICTURES: dict[str, Any] = {
+    "d_f": PairEnergy.d_f,
+    "boson_weight": PairEnergy.boson_weight,
+    "weight_decay": Recipe.weight_decay,
+}
+TABLES: dict[str, Any] = {"d_f": 0.2, "boson_weight": 0.3, "weight_decay": 0.001}
 
 
 class FermiBoseEstimator(BaseEstimator):
@@ -58,35 +67,49 @@ class FermiBoseEstimator(BaseEstimator):
         After Ctrl-C this model is not fitted; a copy of it that is, as far as training came, is in
         ``done`` of the :class:`fermibose.compute.Interrupted` that is raised.
         """
-        scaling = _offset_and_gain(x, self.scaling)
-        same = {f.name: getattr(self, f.name) for f in fields(Recipe) if hasattr(self, f.name)}
-        others = {
-            "hidden": tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
-            "energy": PairEnergy(
-                self.d_f, self.softness, self.boson_weight, self.fermion_weight, self.coupling
-            ),
-            "bias": (scaling is not None) if self.bias == "auto" else self.bias,
-            "seed": int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
-            "threads": _threads(self.n_jobs),
-        }
-        recipe = Recipe(**same | others | settings)
-        if scaling is not None:
-            x = (x - scaling[0]) * scaling[1]
+        pairing = settings.setdefault("pairing", ByLabel())
+        scaling = rescaling(x, self.scaling, bounded=pairing.transforms_inputs)
+        recipe = self._recipe(scaling, settings)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RangeWarning)  # scaling="none" means it
-                training = train(x, y, recipe, show=None if self.verbose else False)
+                training = train(scaling(x), y, recipe, show=None if self.verbose else False)
         except Interrupted as stop:
             raise Interrupted(copy.copy(self)._take(stop.done, scaling, classes)) from None
         return self._take(training, scaling, classes)
 
-    def _take(self, training: Training, scaling: Rescaling | None, classes: Labels | None) -> Self:
+    def _recipe(self, scaling: Rescaling, settings: dict[str, Any]) -> Recipe:
+        """The recipe of these parameters, for inputs scaled so."""
+        table = scaling.by_feature and isinstance(settings["pairing"], ByLabel)
+        chosen = (TABLES if table else PICTURES) | {"bias": scaling.by_feature}
+        for name in chosen:
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value == "auto"):
+                chosen[name] = value
+        same = {f.name: getattr(self, f.name) for f in fields(Recipe) if hasattr(self, f.name)}
+        others = {
+            "hidden": tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
+            "energy": PairEnergy(
+                chosen.pop("d_f"),
+                self.softness,
+                chosen.pop("boson_weight"),
+                self.fermion_weight,
+                self.coupling,
+            ),
+            "seed": int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+            "threads": _threads(self.n_jobs),
+        }
+        return Recipe(**same | chosen | others | settings)
+
+    def _take(self, training: Training, scaling: Rescaling, classes: Labels | None) -> Self:
         """Be fitted with what was trained."""
         self.net_: FermiBoseNet = training.net
         self.history_ = training.history
-        self.scaling_ = "none" if scaling is None else "per_feature"
-        if scaling is not None:
-            self.net_.take_raw_inputs(*(torch.from_numpy(values) for values in scaling))
+        self.scaling_ = scaling.kind
+        if scaling.offset is not None and scaling.gain is not None:
+            self.net_.take_raw_inputs(
+                torch.from_numpy(scaling.offset), torch.from_numpy(scaling.gain)
+            )
         if classes is not None:
             self.classes_ = classes
             self.net_.config["classes"] = classes.tolist()
@@ -109,16 +132,18 @@ class FermiBoseEstimator(BaseEstimator):
 class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
     """Fermi-Bose machine: hidden layers trained locally on pairs, then a linear readout.
 
-    Inputs already in [0, 1] are used as they are. Any other range is mapped feature by feature from
-    the training minimum and maximum to [0, 1] inside the model, which then takes raw inputs, unless
-    ``scaling`` says otherwise.
+    Pictures (see ``scaling``) get the settings of the paper's digits, anything else is a table: its
+    features are standardised inside the model, which takes raw inputs, and parameters that are
+    "auto" get values chosen for tables.
 
     Parameters
     ----------
     hidden : tuple of int, default=(1000,)
         Units of each hidden layer, first to last.
-    d_f : float, default=0.4
+    d_f : float or "auto", default="auto"
         Target squared distance of fermion pairs (mean over units, so at most 1 makes sense).
+        "auto": 0.4 for pictures, 0.2 for tables, whose classes often overlap: pushed far apart
+        they are learnt by heart.
     coupling : {"labelled", "averaged"}, default="labelled"
         The loss as printed, or the one the published figures were made with.
     epochs : int, default=100
@@ -127,8 +152,9 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         Samples in a mini-batch; all their pairs are used.
     learning_rate : float, default=0.01
         Of Adam, for the hidden layers.
-    weight_decay : float, default=0.01
-        λ of the penalty (λ/2N)|W|² on each hidden layer of N units.
+    weight_decay : float or "auto", default="auto"
+        λ of the penalty (λ/2N)|W|² on each hidden layer of N units. "auto": 0.01 for pictures,
+        0.001 for tables, which need larger weights for the same distances.
     readout : {"cross_entropy", "ridge"}, default="cross_entropy"
         How the readout is trained. Only "cross_entropy" offers ``predict_proba``.
     readout_epochs : int, default=100
@@ -139,18 +165,24 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         Penalty of the ridge readout: (1/n)Σ|Vh−t|² + ridge·|V|².
     activation : {"half_tanh", "tanh"}, default="half_tanh"
         (1 + tanh z)/2 as in the paper, or tanh z.
-    scaling : {"auto", "none", "per_feature"}, default="auto"
-        "per_feature" maps each feature from its training minimum and maximum to [0, 1], "none" uses
-        the inputs as they are, and "auto" rescales only if an entry is not in [0, 1] (but for
-        rounding). A feature of small span is amplified, and so is what an attack adds to it: fix
-        the choice where robustness is compared.
+    scaling : {"auto", "none", "global", "standard", "per_feature"}, default="auto"
+        "none" uses the inputs as they are, "global" divides them by the largest absolute entry,
+        "standard" takes each feature to mean 0 and standard deviation 1, "per_feature" from its
+        training minimum and maximum to [0, 1]. "auto" is "none" for pictures in [0, 1], "global"
+        for pictures in another unit, such as bytes, and "standard" for tables. Pictures are inputs
+        with at least 64 features, none negative, a fifth of all entries 0, and a root mean square
+        of at least a quarter of the largest. Scaled feature by feature, one of small span is
+        amplified, and so is what an attack adds to it: fix the choice where robustness is compared.
     bias : bool or "auto", default="auto"
-        Whether hidden units have a bias. "auto": only if the inputs are rescaled, for then
-        their zero means nothing; inputs in [0, 1] get the paper's units, which have none.
+        Whether hidden units have a bias. "auto": only if features are scaled one by one, for then
+        their zero means nothing; pictures get the paper's units, which have none.
     softness : float, default=0.0
         a of the smooth hinge (x + √(x²+a))/2; 0 is the hard hinge.
-    boson_weight, fermion_weight : float, default=1.0
-        Weights of the two kinds of pairs.
+    boson_weight : float or "auto", default="auto"
+        Weight of boson pairs. "auto": 1 for pictures, 0.3 for tables, where a class may be curved
+        (circles, moons) and most pairs are boson pairs if one class is frequent.
+    fermion_weight : float, default=1.0
+        Weight of fermion pairs.
     activity : float, default=0.0
         Penalty on the mean activity ⟨|h|⟩.
     random_state : int, RandomState or None, default=None
@@ -169,7 +201,8 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         pair) for each mini-batch;
         ``"readout"``: loss and train_accuracy for each epoch.
     scaling_ : str
-        What was done with the inputs: "none" or "per_feature".
+        What was done with the inputs: "none", "global", "standard" or "per_feature". With
+        "standard" and "per_feature" parameters that are "auto" are those of tables.
     classes_ : ndarray
         The labels, in the order of the net's outputs.
     n_features_in_ : int
@@ -179,12 +212,12 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
     def __init__(
         self,
         hidden: tuple[int, ...] = (1000,),
-        d_f: float = 0.4,
+        d_f: float | Auto = "auto",
         coupling: Coupling = "labelled",
         epochs: int = 100,
         batch_size: int = 50,
         learning_rate: float = 0.01,
-        weight_decay: float = 0.01,
+        weight_decay: float | Auto = "auto",
         readout: ReadoutKind = "cross_entropy",
         random_state: int | np.random.RandomState | None = None,
         *,
@@ -193,9 +226,9 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         ridge: float = 0.01,
         activation: str = "half_tanh",
         scaling: Scaling = "auto",
-        bias: bool | Literal["auto"] = "auto",
+        bias: bool | Auto = "auto",
         softness: float = 0.0,
-        boson_weight: float = 1.0,
+        boson_weight: float | Auto = "auto",
         fermion_weight: float = 1.0,
         activity: float = 0.0,
         n_jobs: int | None = None,
@@ -256,7 +289,8 @@ class FermiBoseTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fe
 
     With labels, pairs are made by class. Without labels (``fit(X)``) they are made self-supervised:
     an input and its noisy (and, for images, shifted) copy are a boson pair, two different inputs a
-    fermion pair.
+    fermion pair; then tables are scaled "per_feature", since noise is clipped to [0, 1], and
+    parameters that are "auto" are those of pictures.
 
     Parameters
     ----------
@@ -285,12 +319,12 @@ activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_j
     def __init__(
         self,
         hidden: tuple[int, ...] = (1000,),
-        d_f: float = 0.4,
+        d_f: float | Auto = "auto",
         coupling: Coupling = "labelled",
         epochs: int = 100,
         batch_size: int = 50,
         learning_rate: float = 0.01,
-        weight_decay: float = 0.01,
+        weight_decay: float | Auto = "auto",
         random_state: int | np.random.RandomState | None = None,
         *,
         pairing: str = "auto",
@@ -299,9 +333,9 @@ activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_j
         image_shape: tuple[int, int] | None = None,
         activation: str = "half_tanh",
         scaling: Scaling = "auto",
-        bias: bool | Literal["auto"] = "auto",
+        bias: bool | Auto = "auto",
         softness: float = 0.0,
-        boson_weight: float = 1.0,
+        boson_weight: float | Auto = "auto",
         fermion_weight: float = 1.0,
         activity: float = 0.0,
         n_jobs: int | None = None,
@@ -372,14 +406,3 @@ def _threads(n_jobs: Any) -> int:
     if not checks.is_whole(n_jobs) or n_jobs == 0:
         raise InputError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}")
     return int(n_jobs) if n_jobs > 0 else max(torch.get_num_threads() + 1 + int(n_jobs), 1)
-
-
-def _offset_and_gain(x: Floats, scaling: Any) -> Rescaling | None:
-    """Offset and gain that map each feature to [0, 1]; None if inputs are used as they are."""
-    checks.choice("scaling", scaling, get_args(Scaling))
-    low, high = x.min(0), x.max(0)
-    if scaling == "none" or (scaling == "auto" and within(low.min(), high.max())):
-        return None
-    span = high - low
-    span[span < 1e-300] = 1  # a constant feature carries no information: it becomes 0
-    return low, 1 / span

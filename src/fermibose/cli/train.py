@@ -1,6 +1,7 @@
 """``fbm train`` and ``fbm evaluate``: from options to a saved model, and how good it is."""
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -151,15 +152,20 @@ def learn(
     word: str,
     **how: Any,
 ) -> "tuple[Training, float]":
-    """Train on a data set, and take the seconds; after Ctrl-C, leave with ``word``."""
+    """Train on a data set, and take the seconds; after Ctrl-C, leave with ``word``.
+
+    Warnings are printed as lines of their own, without the place in the source they come from.
+    """
     from fermibose.compute import Interrupted
 
     test = (dataset.x_test, dataset.y_test)
     started = time.perf_counter()
-    try:
-        training = fit(dataset.x_train, dataset.y_train, recipe, test=test, **how)
-    except Interrupted as stop:  # perhaps in the last epoch, with nothing left to do
-        training = stop.done
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *place, **more: say(f"warning: {message}")
+        try:
+            training = fit(dataset.x_train, dataset.y_train, recipe, test=test, **how)
+        except Interrupted as stop:  # perhaps in the last epoch, with nothing left to do
+            training = stop.done
     if training.interrupted:
         say(word)
         raise typer.Exit(130)

@@ -8,16 +8,18 @@ from fermibose.machine.baselines import (
     train_rbf_svm,
 )
 from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, last_epochs, summarise
-from fermibose.machine.inputs import RangeWarning, within
+from fermibose.machine.inputs import RangeWarning
 from fermibose.machine.local_rule import LocalDense, PairLoss
 from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pairing import ByLabel, Noise, Pairing, SelfSupervised, Shift, Transform
 from fermibose.machine.recipe import ReadoutKind, Recipe
-from fermibose.machine.training import Training, train
+from fermibose.machine.scaling import Rescaling, Scaling, rescaling
+from fermibose.machine.training import CollapseWarning, Training, train
 
 __all__ = [
     "ByLabel",
+    "CollapseWarning",
     "Evaluation",
     "FermiBoseNet",
     "InputNoise",
@@ -28,6 +30,8 @@ __all__ = [
     "RangeWarning",
     "ReadoutKind",
     "Recipe",
+    "Rescaling",
+    "Scaling",
     "SelfSupervised",
     "Shift",
     "Training",
@@ -36,11 +40,11 @@ __all__ = [
     "draw_curves",
     "evaluate",
     "last_epochs",
+    "rescaling",
     "summarise",
     "train",
     "train_kernel_ridge",
     "train_logistic",
     "train_mlp",
     "train_rbf_svm",
-    "within",
 ]

@@ -203,6 +203,18 @@ class LocalDense(Dense):
         super().__init__(inputs, units, bias=bias)
         self.activation = ACTIVATIONS[checks.choice("activation", activation, ACTIVATIONS)]
 
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw W ~ N(0, 1/fan_in) and the bias, if there is one, from N(0, 1).
+
+        Units whose thresholds all start at 0 are odd functions of the inputs, and would have to
+        find their thresholds by chance: see the row without them in :func:`choice` of
+        benchmarks/tables.py.
+        """
+        super().initialise(generator)
+        if self.bias is not None:
+            self.bias.normal_(generator=generator)
+
     def forward(self, x: Tensor) -> Tensor:
         """h = φ(xW + b), shape (B, units)."""
         return self.activation.apply(super().forward(x))

@@ -97,7 +97,7 @@ class FermiBoseNet(nn.Module):
         self.eval()
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw all weights anew from N(0, 1/fan_in), biases 0."""
+        """Draw all weights anew, as the layers do; the bias of the readout is 0."""
         for layer in (*self.local_layers, self.readout):
             layer.initialise(generator)
 

@@ -1,5 +1,7 @@
 """Training the machine: layer by layer on pairs, then the readout; no gradient crosses a layer."""
 
+import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +23,13 @@ from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe, fingerprint
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
+# Fraction of d_F below which fermion pairs have collapsed. Layers that classify well end above half
+# of d_F, others at 0.03 of it (digits, boson weight 100) or less (tests/machine/test_collapse.py).
+COLLAPSED = 0.05
+
+
+class CollapseWarning(UserWarning):
+    """The representations of all inputs are nearly the same: nothing can be read off them."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +166,8 @@ def train(
     trained so far are kept, later ones stay as initialised, and a readout that was not reached is
     solved in closed form, so that the net is usable. The checkpoint, if any, resumes the training
     proper.
+
+    A layer that ends with all representations in one point is named in a :class:`CollapseWarning`.
     """
     recipe = recipe or Recipe()
     inputs, labels, test_examples = training_examples(x, y, test)
@@ -185,7 +196,41 @@ def train(
             solve_ridge(net.readout, net.represent(inputs), labels, ridge=recipe.ridge)
             final = scores(net, (inputs, labels), test_examples)
             records["readout"] = {name: [value] for name, value in final.items()}
+    if ending.complete:
+        _warn_of_collapse(records, recipe, inputs)
     return conclude(net, records, recipe, ending)
+
+
+def _warn_of_collapse(records: Records, recipe: Recipe, x: Tensor) -> None:
+    """Warn the caller's caller of each layer whose D² shrank to ≈ 0 for both kinds of pairs.
+
+    The last epoch is measured by d_F, or by the first mini-batch if nothing repels.
+    """
+    energy, epoch = recipe.energy, -(-len(x) // recipe.batch_size)
+    for number in range(1, len(recipe.hidden) + 1):
+        found = records.get(f"layer {number}", {"fermion_distance": [], "boson_distance": []})
+        fermion, boson = found["fermion_distance"], found["boson_distance"]
+        first, end = _mean(fermion[:1]), _mean(fermion[-epoch:])
+        aim = energy.d_f if energy.fermion_weight else 0.0
+        limit = min(COLLAPSED * aim, first) if aim else COLLAPSED * first
+        if not end < limit or _mean(boson[-epoch:]) >= limit:  # nor without any such pair (NaN)
+            continue
+        warnings.warn(
+            f"layer {number} has collapsed: its fermion pairs end at a mean D² of {end:.1g}, where "
+            f"d_f is {energy.d_f:g}, so the readout sees nearly the same for every input. "
+            "Attraction or weight decay outweighs repulsion: use a smaller boson_weight (now "
+            f"{energy.boson_weight:g}) or weight_decay (now {recipe.weight_decay:g}), a larger "
+            "fermion_weight or d_f, or inputs on a larger scale (their root mean square is "
+            f"{float(x.square().mean().sqrt()):.2g}; FermiBoseClassifier scales them by itself)",
+            CollapseWarning,
+            stacklevel=3,
+        )
+
+
+def _mean(values: list[float]) -> float:
+    """Mean without the mini-batches that had no such pair (NaN); NaN if none had."""
+    finite = [value for value in values if math.isfinite(value)]
+    return math.fsum(finite) / len(finite) if finite else math.nan
 
 
 def _readout_stage(
