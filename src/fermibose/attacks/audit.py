@@ -1,6 +1,6 @@
 """The audit: a robust accuracy, and the evidence for or against believing it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks import masking
+from fermibose.attacks import black_box, masking
 from fermibose.attacks.auto import QUERIES, attack_by_ensemble, check_attack, ensemble
-from fermibose.attacks.gradient import Adversary, attack_by_gradient, pgd_ascent
-from fermibose.attacks.masking import Check, Probe, percent
+from fermibose.attacks.binarisation import binarised
+from fermibose.attacks.faithful import Witness, same_answers, true_gradient
+from fermibose.attacks.gradient import attack_by_gradient, pgd_ascent
+from fermibose.attacks.masking import Check, Probe
 from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.attacks.victim import (
     ZERO_GRADIENT,
     AttackResult,
     Victim,
     binomial_error,
-    misclassified,
     versions,
     victim_of,
 )
 from fermibose.checks import number, whole
 from fermibose.errors import InputError
-from fermibose.machine import Recipe, train_mlp
 from fermibose.progress import Advance, progress_bar
 
 
@@ -108,11 +108,12 @@ def audit(
     """Attack with everything, and check whether the outcome can be trusted.
 
     All images are attacked by PGD and AutoAttack; the robust accuracy is the worst case per
-    example. The checks look at up to ``probe`` images, spread over all that are classified
-    correctly, and let two attacks differ by ``tolerance`` of them. rival: a net trained
-    independently on the same problem, for transfer (by default a small MLP is trained on the probe
-    images). features: what the binarisation test reads out (by default ``model.represent`` if there
-    is one, else the logits). square_queries: as in ``auto_attack``.
+    example, over the attacks and over all that the checks find. These look at up to ``probe``
+    images, spread over all that are classified correctly, and let two attacks differ by
+    ``tolerance`` of them, or by one image. rival: a net trained independently on the same problem,
+    for transfer (by default a small net learns from the model's answers). features: what the
+    binarisation test reads out (by default what enters the model's last product with a matrix).
+    square_queries: as in ``auto_attack``.
     """
     check_attack("audit", threat)
     whole("probe", probe, least=10)
@@ -120,125 +121,117 @@ def audit(
     whole("square_queries", square_queries, least=1)
     replace(threat, epsilon=max(masking.EPSILON_RATIOS) * threat.epsilon)  # refused now, not later
     with ExitStack() as stack:
-        victim = stack.enter_context(victim_of(model, x, y, threat))
+        victim = stack.enter_context(victim_of(model, x, y, threat)).one_by_one()
         if not victim.correct.any():
             raise InputError("no image is classified correctly: there is nothing to attack")
+        sample = _evenly(victim.correct, probe)
         other = None
         if rival is not None:  # one that cannot serve is refused now, too
-            other = stack.enter_context(victim_of(rival, victim.x, victim.y, threat))
-        steps = _everything(victim.classes, seed, square_queries)
-        turns = len(steps) + len(_questions(other, features))
+            other = stack.enter_context(victim_of(rival, victim.x, victim.y, threat)).part(sample)
+        witness = Witness.of(victim.part(sample), threat, seed)
+        questions = _questions(witness, other, features)
+        white_box = _white_box(victim.classes, seed)
+        turns = len(white_box) + 1 + len(questions)
         advance = stack.enter_context(progress_bar("audit", turns, show=show))
-        withstood, robust, flags = _attack_in_turn(victim, threat, steps, advance)
-        sample = _evenly(victim.correct, probe)
+        withstood, flags = _attack_in_turn(victim, victim.correct, threat, white_box, advance)
+        square = {SQUARE: _square(seed, square_queries)}
+        robust, more_flags = _attack_in_turn(victim, withstood, threat, square, advance)
+        done = [black_box.square(withstood, robust, tolerance), no_flags(flags | more_flags)]
         looked_at = Probe(victim.part(sample), withstood[sample], threat, tolerance, seed)
-        done = [black_box(withstood, robust, tolerance), no_flags(flags)]
-        other = None if other is None else other.part(sample)
-        for question in _questions(other, features):
-            done.append(question(looked_at))
-            advance(status=done[-1].name)
+        for name, question in questions.items():
+            advance(status=name)
+            done.append(_asked(name, question, looked_at))
+    robust[sample[looked_at.fooled]] = False
     clean, left = (float(part.double().mean()) for part in (victim.correct, robust))
     parameters = {"probe": len(sample), "tolerance": tolerance}
     parameters |= {"square_queries": square_queries, "seed": seed}
     return Audit(threat, len(robust), clean, left, tuple(done), parameters)
 
 
+SQUARE = "Square"  # the attack that sees no gradient, and is therefore the judge of the others
+SAME, GRADIENT = "same answers whenever asked", "gradient is that of the answers"
+Question = Callable[[Probe], Check]
+
+
 def _questions(
-    rival: Victim | None, features: Callable[[Tensor], Tensor] | None
-) -> tuple[Callable[[Probe], Check], ...]:
-    """The checks that look at the probe, in the order in which they run."""
-    return (
-        masking.gradients,
-        masking.iterated_beats_one_step,
-        masking.monotone_in_epsilon,
-        masking.monotone_in_steps,
-        masking.chance,
-        masking.restarts,
-        masking.rescaled,
-        masking.precision,
-        partial(transfer, rival=rival),
-        partial(masking.binarised, features=features),
-    )
+    witness: Witness, rival: Victim | None, features: Callable[[Tensor], Tensor] | None
+) -> dict[str, Question]:
+    """The checks that look at the probe by name, in the order in which they run."""
+    return {
+        SAME: partial(same_answers, witness=witness),
+        GRADIENT: true_gradient,
+        "gradients do not vanish": masking.gradients,
+        "PGD beats one step": masking.iterated_beats_one_step,
+        "monotone in ε": masking.monotone_in_epsilon,
+        "converged in steps": masking.monotone_in_steps,
+        "chance at large ε": masking.chance,
+        "converged in restarts": masking.restarts,
+        "rescaling finds no more": masking.rescaled,
+        "float64 finds no more": masking.precision,
+        "white box beats finite differences": black_box.finite_differences,
+        "white box beats transfer": partial(black_box.transfer, rival=rival),
+        "binarisation test": partial(binarised, features=features),
+    }
+
+
+def _asked(name: str, question: Question, probe: Probe) -> Check:
+    """The check; one that fails to run says why, and leaves the others alone.
+
+    Without the two that everything rests on nothing is established.
+    """
+    try:
+        return question(probe)
+    except Exception as error:  # of the model's own making
+        why = f"could not be checked: {type(error).__name__}: {error}".splitlines()[0]
+        return Check(name, False if name in (SAME, GRADIENT) else None, why)
 
 
 Attack = Callable[[Victim, ThreatModel], AttackResult]
 
 
-def _everything(classes: int, seed: int, square_queries: int) -> dict[str, Attack]:
-    """The attacks of an audit by name, in the order in which they run."""
-    white_box = [attack for attack in ensemble(classes) if attack != "square"]
+def _white_box(classes: int, seed: int) -> dict[str, Attack]:
+    """The attacks that use the gradient by name, in the order in which they run."""
+    chosen = [attack for attack in ensemble(classes) if attack != "square"]
     ascent = pgd_ascent(restarts=2)
-    reference = partial(attack_by_ensemble, seed=seed, show=False)
     return {
         "PGD": partial(attack_by_gradient, "pgd", ascent=ascent, seed=seed, show=False),
-        "AutoAttack": partial(reference, attacks=white_box),
-        "Square": partial(reference, attacks=["square"], square_queries=square_queries),
+        "AutoAttack": partial(attack_by_ensemble, attacks=chosen, seed=seed, show=False),
     }
 
 
+def _square(seed: int, queries: int) -> Attack:
+    return partial(
+        attack_by_ensemble, attacks=["square"], square_queries=queries, seed=seed, show=False
+    )
+
+
 def _attack_in_turn(
-    victim: Victim, threat: ThreatModel, attacks: dict[str, Attack], advance: Advance
-) -> tuple[Tensor, Tensor, list[str]]:
-    """Who withstands all but the last attack (n,), who all of them (n,), their flags."""
-    left, flags = [victim.correct], dict[str, None]()  # a dict: each flag once, in order
+    victim: Victim, left: Tensor, threat: ThreatModel, attacks: dict[str, Attack], advance: Advance
+) -> tuple[Tensor, dict[str, None]]:
+    """Who of those that are ``left`` withstands all attacks (n,), and their flags, each once."""
+    robust, flags = left.clone(), dict[str, None]()
     for name, attack in attacks.items():
         advance(status=name)
-        robust = left[-1].clone()
         rows = robust.nonzero()[:, 0]
-        if len(rows):
+        if not len(rows):
+            continue
+        try:
             found = attack(victim.part(rows), threat)
-            robust[rows] = found.robust
-            # Zero gradients are the matter of a check of their own, which has a tolerance.
-            flags |= {flag: None for flag in found.flags if not flag.startswith(ZERO_GRADIENT)}
-        left.append(robust)
-    return left[-2], left[-1], list(flags)
+        except Exception as error:  # of the model's own making
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            flags[f"{name} could not be run: {why}"] = None
+            continue
+        robust[rows] = found.robust
+        # Zero gradients are the matter of a check of their own, which has a tolerance.
+        flags |= {flag: None for flag in found.flags if not flag.startswith(ZERO_GRADIENT)}
+    return robust, flags
 
 
-def black_box(before: Tensor, after: Tensor, tolerance: float) -> Check:
-    """Square sees no gradient: it must not fool whom the white-box attacks could not."""
-    missed = float((before & ~after).double().mean())
-    return Check(
-        "white box beats Square",
-        missed <= tolerance,
-        f"Square fools {percent(missed)} that withstood the white box",
-        {"missed": missed},
-    )
-
-
-def no_flags(flags: Sequence[str]) -> Check:
+def no_flags(flags: Iterable[str]) -> Check:
     """What the attacks, and above all the reference implementation of AutoAttack, warn about."""
-    evidence = "; ".join(flags) if flags else "PGD and AutoAttack have no warnings"
-    return Check("attacks raise no flag", not flags, evidence, {"flags": list(flags)})
-
-
-def transfer(probe: Probe, rival: Victim | None) -> Check:
-    """Examples made for another net must not fool whom the white-box attack could not.
-
-    rival: the same images with that net; by default a small MLP is trained on them.
-    """
-    name, victim = "white box beats transfer", probe.victim
-    if rival is None:
-        if len(victim.y.unique()) < 2:
-            return Check(name, None, "the images are of one class: no rival can learn from them")
-        recipe = Recipe(hidden=(200,), epochs=30, seed=probe.seed)
-        inputs = victim.x.flatten(1).cpu().float().numpy()
-        mlp = train_mlp(inputs, victim.y.cpu().numpy(), recipe, show=False).net.to(victim.x.device)
-        with victim_of(mlp, victim.x, victim.y, probe.threat) as trained:
-            return transfer(probe, trained)
-    rival = rival.converted(torch.float32)
-    generator = torch.Generator(rival.x.device).manual_seed(probe.seed)
-    foreign = Adversary(probe.threat, steps=40)(rival.model, rival.x, rival.y, generator)
-    with torch.no_grad():
-        fooled = misclassified(victim.model(foreign.to(victim.x)), victim.y)
-    missed = float((fooled & probe.withstood).double().mean())
-    total = float(fooled.double().mean())
-    return Check(
-        name,
-        missed <= probe.tolerance,
-        f"examples of an independent net fool {percent(total)}; "
-        f"{percent(missed)} withstood the white box",
-        {"fooled": total, "missed": missed},
-    )
+    raised = list(flags)
+    evidence = "; ".join(raised) if raised else "PGD and AutoAttack have no warnings"
+    return Check("attacks raise no flag", not raised, evidence, {"flags": raised})
 
 
 def _evenly(correct: Tensor, count: int) -> Tensor:

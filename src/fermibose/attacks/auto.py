@@ -3,18 +3,25 @@
 import logging
 import math
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fermibose.attacks.threat import Images, ThreatModel, ball_around
-from fermibose.attacks.victim import AttackResult, Victim, undefined, victim_of
+from fermibose.attacks.victim import (
+    ZERO_GRADIENT,
+    AttackResult,
+    Victim,
+    undefined,
+    victim_of,
+)
 from fermibose.checks import whole
 from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
@@ -27,6 +34,8 @@ QUERIES = 5000  # of Square, in the standard version
 # Steps of float32, in units of ε, that are worth a flag. test_auto.py: at 0.001 the attack finds
 # exactly who can be fooled (inputs within ±1000, ε = 0.25), at 40 it misses some.
 _COARSE = 0.01
+# Warnings about what is settled before: which attacks few classes allow, and dynamic models.
+_SETTLED = ("with only", "it seems to be a dynamic defense")
 
 
 def auto_attack(
@@ -93,9 +102,10 @@ def attack_by_ensemble(
 ) -> AttackResult:
     """AutoAttack, or the part ``attacks`` of it, on the victim in float32."""
     started = time.perf_counter()
-    victim = replace(victim.converted(torch.float32), batch_size=batch_size)
+    victim = replace(victim.converted(torch.float32).one_by_one(), batch_size=batch_size)
     logits = victim.model(victim.x[:1].requires_grad_())
     chosen, flags = _choose(attacks, logits)
+    flags += _dynamic(victim)
     rows = victim.correct.nonzero()[:, 0]
     examples, robust = victim.x.clone(), victim.correct.clone()
     with (
@@ -136,6 +146,32 @@ def _choose(attacks: Sequence[str] | None, logits: Tensor) -> tuple[tuple[str, .
         return chosen, []
     flag = "the output does not depend differentiably on the input: only Square ran"
     return tuple(attack for attack in chosen if attack == "square"), [flag]
+
+
+def _dynamic(victim: Victim) -> list[str]:
+    """A flag if the model asks autograd for gradients while it answers.
+
+    The reference looks for this too, but by the names of functions, and counts them for all models
+    of the process together.
+    """
+    autograd = {torch.autograd.grad.__code__, torch.autograd.backward.__code__}
+    asked = False
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal asked
+        asked |= event == "call" and frame.f_code in autograd
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        with torch.no_grad():
+            victim.model(victim.x[: victim.batch_size])
+    finally:
+        sys.setprofile(before)
+    flag = (
+        "the model differentiates while it answers (a dynamic defence): AutoAttack may be too weak"
+    )
+    return [flag] if asked else []
 
 
 def _astray(found: Tensor) -> list[str]:
@@ -195,15 +231,14 @@ def _listening(flags: list[str], advance: Advance, attacks: Sequence[str]) -> It
                 kind = re.sub(r"\d+", "#", text)
                 known = kind in heard  # the same again, with another count
                 heard.add(kind)
-                # Which attacks few classes allow is settled before; it warns all the same.
-                if not known and not text.startswith("with only"):
-                    flags.append(text)
+                if not known and not text.startswith(_SETTLED):
+                    flags.append(text.replace("there are", f"{ZERO_GRADIENT}:", 1))
             elif text.startswith(tuple(f"{attack} - " for attack in attacks)):
                 advance(status=text)
 
     heard: set[str] = set()
     logger, listener = logging.getLogger("auto-attack"), Listener()
-    level, propagate = logger.level, logger.propagate
+    level, propagate, trace = logger.level, logger.propagate, sys.gettrace()
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     logger.addHandler(listener)
@@ -213,6 +248,7 @@ def _listening(flags: list[str], advance: Advance, attacks: Sequence[str]) -> It
         logger.removeHandler(listener)
         logger.propagate = propagate
         logger.setLevel(level)
+        sys.settrace(trace)  # which the reference takes away
 
 
 class Frame(nn.Module):

@@ -136,7 +136,7 @@ def input_gradient(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> tuple[
     if not total.requires_grad:
         return torch.zeros_like(x), logits
     (gradient,) = torch.autograd.grad(total, x, materialize_grads=True)
-    return torch.nan_to_num(gradient, out=gradient), logits.detach()
+    return torch.nan_to_num(gradient), logits.detach()  # not in place: it may be an expanded view
 
 
 def vanishing(gradient: Tensor) -> Tensor:

@@ -100,10 +100,28 @@ class Victim:
         return Victim(self.model, x, y, correct, self.classes, self.batch_size)
 
     def converted(self, dtype: torch.dtype) -> "Victim":
-        """The victim in the precision ``dtype``: a copy of the model, asked anew who is correct."""
+        """The victim in the precision ``dtype``: a copy of the model, asked anew who is correct.
+
+        A model that cannot be converted (``Adapted``) goes on computing in its own precision.
+        """
         if dtype == self.x.dtype:
             return self
-        return _look(_copy(self.model, dtype), self.x.to(dtype), self.y, self.batch_size)
+        x = self.x.to(dtype)
+        try:
+            return _look(_copy(self.model, dtype), x, self.y, self.batch_size)
+        except Exception:  # of the model's own making: weights out of reach, or no copy of it
+            model = Adapted(self.model, self.x.dtype)
+            return _look(model, x, self.y, self.batch_size)
+
+    def one_by_one(self) -> "Victim":
+        """The victim with a model that answers for a single image, too."""
+        try:
+            with torch.no_grad():
+                self.model(self.x[:1])
+        except Exception:  # of the model's own making
+            model = Adapted(self.model, self.x.dtype, least=2)
+            return _look(model, self.x, self.y, self.batch_size)
+        return self
 
     def batches(self, rows: Tensor) -> tuple[Tensor, ...]:
         """The row numbers in chunks of the batch size."""
@@ -205,31 +223,96 @@ def victim_of(
     choice("dtype", dtype, (None, torch.float32, torch.float64))
     whole("batch_size", batch_size, least=1)
     images, labels = threat.check_images(x, y)
-    tensors = [*model.parameters(), *model.buffers(), images]
-    own = next(tensor for tensor in tensors if tensor.is_floating_point())
-    if dtype is not None and dtype != own.dtype:
-        model = _copy(model, dtype)
-    images = images.to(device=own.device, dtype=dtype or own.dtype)
-    labels = labels.to(own.device)
-    was_training = [module for module in model.modules() if module.training]
-    model.eval()  # dropout and batch statistics would make a moving target
-    try:
-        yield _look(model, images, labels, batch_size)
-    finally:
-        for module in was_training:
-            module.training = True
+    own = next((t for t in _tensors(model) if t.is_floating_point()), images)
+    precision = own.dtype if own.dtype in (torch.float32, torch.float64) else torch.float32
+    with torch.inference_mode(False):  # in which nothing could be differentiated
+        if dtype is not None and dtype != own.dtype:
+            model = _copy(model, dtype)
+        elif any(tensor.is_inference() for tensor in _tensors(model)):
+            model = _copy(model, own.dtype)
+        # A copy, if need be: what was made in inference mode could not be differentiated.
+        images = images.clone() if images.is_inference() else images
+        images = images.to(device=own.device, dtype=dtype or precision)
+        labels = labels.to(own.device).clone() if labels.is_inference() else labels.to(own.device)
+        was_training = [module for module in model.modules() if module.training]
+        model.eval()  # dropout and batch statistics would make a moving target
+        try:
+            yield _look(model, images, labels, batch_size)
+        finally:
+            for module in was_training:
+                module.training = True
+
+
+class Adapted(nn.Module):
+    """A model that takes one precision only, or several images only, as one that takes any.
+
+    Inputs and logits are converted on the way in and out; a single image goes in twice; and what
+    was computed in inference mode is copied, so that it can be used outside.
+    """
+
+    def __init__(self, model: nn.Module, takes: torch.dtype, least: int = 1) -> None:
+        super().__init__()
+        self.model, self.takes, self.least = model, takes, least
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits, in the precision of x."""
+        rows = x.to(self.takes)
+        if len(x) < self.least:
+            rows = rows.repeat(self.least, *[1] * (x.ndim - 1))
+        logits: Tensor = self.model(rows)[: len(x)]
+        return (logits.clone() if logits.is_inference() else logits).to(x.dtype)
+
+
+def _tensors(model: nn.Module) -> Iterator[Tensor]:
+    """What a model computes with: parameters, buffers, and tensors that are neither."""
+    yield from model.parameters()
+    yield from model.buffers()
+    for module in model.modules():
+        yield from (value for value in vars(module).values() if isinstance(value, Tensor))
 
 
 def _copy(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    return copy.deepcopy(model).to(dtype)
+    """A copy in another precision, with the tensors that are neither parameters nor buffers."""
+    model = copy.deepcopy(model).to(dtype)
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                setattr(module, name, value.to(dtype))
+    return model
 
 
 def _look(model: nn.Module, x: Tensor, y: Tensor, batch_size: int) -> Victim:
     """The victim, after a look at what it makes of the images as they are."""
-    parts = zip(x.split(batch_size), y.split(batch_size), strict=True)
-    answers = [_checked_logits(model, *part) for part in parts]
+    try:
+        answers = _answers(model, x, y, batch_size)
+    except RuntimeError as error:
+        model = _in_another_precision(model, x, error)
+        answers = _answers(model, x, y, batch_size)
+    if answers[0].dtype != x.dtype or answers[0].is_inference():
+        model = Adapted(model, x.dtype)
+        answers = [logits.to(x.dtype) for logits in answers]
     correct = torch.cat([logits.argmax(1) for logits in answers]) == y
     return Victim(model, x, y, correct, answers[0].shape[1], batch_size)
+
+
+def _answers(model: nn.Module, x: Tensor, y: Tensor, batch_size: int) -> list[Tensor]:
+    parts = zip(x.split(batch_size), y.split(batch_size), strict=True)
+    return [_checked_logits(model, *part) for part in parts]
+
+
+@torch.no_grad()
+def _in_another_precision(model: nn.Module, x: Tensor, error: Exception) -> nn.Module:
+    """The model, converting its inputs to the first precision in which it works at all."""
+    own = (tensor.dtype for tensor in _tensors(model) if tensor.is_floating_point())
+    for takes in dict.fromkeys([*own, torch.float32, torch.float64]):
+        try:
+            model(x[:2].to(takes))
+        except Exception:  # of the model's own making
+            continue
+        return Adapted(model, takes)
+    raise InputError(
+        f"the model fails on the images, of shape {tuple(x.shape)} and {x.dtype}: {error}"
+    ) from error
 
 
 @torch.no_grad()
