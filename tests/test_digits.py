@@ -6,7 +6,8 @@ import torch
 
 from fermibose import PairEnergy
 from fermibose.data import paper_split
-from fermibose.machine import Noise, Recipe, SelfSupervised, Shift, last_epochs, train, train_mlp
+from fermibose.machine import Noise, Recipe, SelfSupervised, Shift, train, train_mlp
+from fermibose.statistics import last_epochs
 
 SHORT = {"epochs": 30, "readout_epochs": 40}
 

@@ -73,4 +73,4 @@ def test_a_figure_is_followed_through_few_files(tmp_path, monkeypatch):
 
     base = {f"/{name}.py" for name in BASE}
     found = [file for file in files_crossed(reproduce) if file not in base]
-    assert len(found) <= 27, "\n".join(found)
+    assert len(found) <= 25, "\n".join(found)

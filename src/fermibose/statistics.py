@@ -1,9 +1,10 @@
-"""Mean ± standard error of repeated measurements: seeds, instances."""
+"""How repeated measurements are stated: mean ± standard error over seeds, the last epochs."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 
 class Summary(NamedTuple):
@@ -26,3 +27,8 @@ def summary(values: Iterable[Any], *, scale: float = 1.0) -> Summary:
         return Summary(array.mean(0) if len(array) else nothing, nothing, nothing)
     spread = array.std(0, ddof=1)
     return Summary(array.mean(0), spread / len(array) ** 0.5, spread)
+
+
+def last_epochs(values: npt.NDArray[np.float64], count: int = 10) -> float:
+    """Mean over the last ``count`` epochs, which is how the paper states accuracies."""
+    return float(values[-count:].mean())

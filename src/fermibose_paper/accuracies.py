@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from fermibose.data import Dataset
 from fermibose.energy import PairEnergy
-from fermibose.machine import ByLabel, Noise, Recipe, SelfSupervised, Shift, last_epochs, train
-from fermibose.statistics import summary
+from fermibose.machine import ByLabel, Noise, Recipe, SelfSupervised, Shift, train
+from fermibose.statistics import last_epochs, summary
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.measure import Images
 from fermibose_paper.page import Table

@@ -18,10 +18,10 @@ from fermibose.attacks import (
     ThreatModel,
     audit,
     auto_attack,
+    binarisation,
     masking,
     pgd,
 )
-from fermibose.attacks import binarisation
 from fermibose.attacks.binarisation import Binarisation, binarisation_test, features_of
 from fermibose.attacks.black_box import finite_differences, square, transfer
 from fermibose.attacks.faithful import Witness

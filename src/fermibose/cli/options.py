@@ -1,4 +1,4 @@
-"""Options: those that commands share, those made of a dataclass; the console; checks of an output.
+"""What commands share: options, also those made of a dataclass; the group; the console; checks.
 
 Nothing here or in a command's module loads a room before the command is chosen: what computes is
 imported inside functions, so that ``fbm --help`` is quick.
@@ -15,7 +15,9 @@ from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from rich.console import Console
-from typer import Argument, Option
+from typer import Argument, Exit, Option, Typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from fermibose.errors import InputError
 
@@ -136,6 +138,34 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
 
     assembled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return assembled
+
+
+Command = Callable[..., None]
+COMMANDS: dict[str, Command] = {}
+LOOK: Any = {
+    "add_completion": False,
+    "rich_markup_mode": "markdown",
+    "pretty_exceptions_enable": False,
+}
+
+
+class Commands(TyperGroup):
+    """The commands of ``fbm``."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command asked for, only now with its options: some are read off a slow room."""
+        name, _, rest = super().resolve_command(ctx, args)
+        alone = Typer(**LOOK)
+        alone.command(name)(with_fields(COMMANDS[str(name)]))
+        return name, get_command(alone), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Say that Ctrl-C was heard; Typer itself would end without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            Console(stderr=True).print("interrupted")
+            raise Exit(130) from None
 
 
 def say(text: str) -> None:

@@ -7,7 +7,7 @@ from fermibose.machine.baselines import (
     train_mlp,
     train_rbf_svm,
 )
-from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, last_epochs, summarise
+from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, summarise
 from fermibose.machine.inputs import RangeWarning
 from fermibose.machine.local_rule import LocalDense, PairLoss
 from fermibose.machine.loop import compute_settings
@@ -39,7 +39,6 @@ __all__ = [
     "compute_settings",
     "draw_curves",
     "evaluate",
-    "last_epochs",
     "rescaling",
     "summarise",
     "train",

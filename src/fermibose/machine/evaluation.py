@@ -15,6 +15,7 @@ from fermibose.machine.inputs import as_tensors
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.training import History, Training
 from fermibose.plotting import COLOURS, figure
+from fermibose.statistics import last_epochs
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,6 @@ def evaluate(net: FermiBoseNet, x: npt.ArrayLike, y: npt.ArrayLike) -> Evaluatio
         },
         confusion=confusion,
     )
-
-
-def last_epochs(values: npt.NDArray[np.float64], count: int = 10) -> float:
-    """Mean over the last ``count`` epochs, which is how the paper states accuracies."""
-    return float(values[-count:].mean())
 
 
 def summarise(training: Training) -> dict[str, Any]:
