@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn import datasets
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
 from fermibose.data import load_digits, load_mnist5k
-from fermibose.machine import rescaling
+from fermibose.machine import FermiBoseNet, rescaling
 
 DIGITS = load_digits()[0].astype(np.float64)
 RNG = np.random.default_rng(0)
@@ -72,3 +73,22 @@ def test_what_is_taken_for_pictures(x, kind):
     assert bounded.kind == ("per_feature" if kind == "standard" else kind)
     assert bounded(x).min() >= 0
     assert bounded(x).max() <= 1 + 1e-12
+
+
+def test_a_standardised_table_meets_thresholds_as_wide_as_its_pre_activations():
+    net = FermiBoseNet(30, (4000,), 3, bias=True, readout_bias=True)
+    net.initialise(torch.Generator().manual_seed(0))
+    x = datasets.load_breast_cancer().data
+    z = torch.tensor(rescaling(x, "auto")(x)).float() @ net.layers[0].weight
+    assert float(z.std()) == pytest.approx(1, abs=0.05)
+    assert float(net.layers[0].bias.std()) == pytest.approx(1, abs=0.05)
+    assert not net.readout.bias.any()
+
+
+def test_without_biases_the_first_weights_are_those_drawn_one_after_another():
+    net = FermiBoseNet(30, (40,), 3, readout_bias=True)
+    net.initialise(torch.Generator().manual_seed(0))
+    stream = torch.Generator().manual_seed(0)
+    for layer, shape in ((net.layers[0], (30, 40)), (net.readout, (40, 3))):
+        drawn = torch.empty(shape).normal_(0, shape[0] ** -0.5, generator=stream)
+        assert torch.equal(layer.weight, drawn)
