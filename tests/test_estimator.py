@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fermibose import FermiBoseClassifier, FermiBoseNet, FermiBoseTransformer, PairEnergy
 from fermibose.compute import Interrupted
+from fermibose.data import load_digits, per_class
 from fermibose.errors import InputError
 from fermibose.machine import ByLabel, RangeWarning, Recipe, loop, train
 
@@ -60,35 +61,65 @@ def test_string_labels_and_probabilities_come_from_the_net(clusters):
     assert len(model.history_["layer 1"]["fermion_distance"]) == 10 * 5
 
 
-def test_inputs_in_the_unit_range_pass_unchanged_and_others_are_rescaled_inside(clusters):
-    x, y = clusters
+@pytest.fixture(scope="module")
+def pictures():
+    """Digits: in [0, 1], half of their pixels dark."""
+    x, y = per_class(*load_digits(), 10)
+    return x.astype(np.float64), y
+
+
+def test_pictures_are_used_as_they_are_and_in_other_units_divided_by_the_largest(pictures):
+    x, y = pictures
     plain = FermiBoseClassifier(**QUICK).fit(x, y)
+    assert plain.scaling_ == "none"
     assert plain.net_.gain is None
     assert plain.net_.local_layers[0].bias is None
+    # Bit for bit the machine with the defaults of a recipe.
+    recipe = Recipe(**(plain.net_.info["recipe"] | {"energy": PairEnergy(), "pairing": ByLabel()}))
+    assert recipe.weight_decay == Recipe().weight_decay
+    machine = train(x, y, recipe).net
+    for name, value in machine.state_dict().items():
+        assert torch.equal(plain.net_.state_dict()[name], value)
 
-    low, high = x.min(0), x.max(0)
-    unit = (x - low) / (high - low)
-    reference = FermiBoseClassifier(**QUICK, bias=True).fit(unit, y)
-    raw = FermiBoseClassifier(**QUICK).fit(1e6 + 250 * x, y)  # a bias of its own accord
-    np.testing.assert_allclose(
-        raw.decision_function(1e6 + 250 * x), reference.decision_function(unit), atol=1e-3
-    )
-    # The net itself takes raw inputs, also after a round trip through its file.
-    x64 = torch.tensor(1e6 + 250 * x)
-    np.testing.assert_allclose(raw.net_(x64).numpy(), raw.decision_function(x64), atol=1e-4)
+    for unit in (255.0, 1 / 160, 1.01):
+        scaled = FermiBoseClassifier(**QUICK).fit(unit * x, y)
+        assert scaled.scaling_ == "global"
+        assert scaled.net_.local_layers[0].bias is None
+        np.testing.assert_allclose(
+            scaled.decision_function(unit * x), plain.decision_function(x), atol=1e-4
+        )
+    assert FermiBoseClassifier(**QUICK).fit(x * (1 + 1e-7), y).scaling_ == "none"
 
 
-def test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise(clusters):
+def test_tables_are_standardised_inside_and_get_settings_of_their_own(clusters):
+    x, y = clusters
+    unit = StandardScaler().fit_transform(x)
+    reference = FermiBoseClassifier(
+        **QUICK, scaling="none", bias=True, d_f=0.2, boson_weight=0.3, weight_decay=0.001
+    ).fit(unit, y)
+    for offset, gain in ((0, 1), (1e6, 250), (-0.5, 1e-3)):
+        raw = FermiBoseClassifier(**QUICK).fit(offset + gain * x, y)
+        assert raw.scaling_ == "standard"
+        np.testing.assert_allclose(
+            raw.decision_function(offset + gain * x), reference.decision_function(unit), atol=1e-3
+        )
+        # The net itself takes raw inputs.
+        x64 = torch.tensor(offset + gain * x)
+        np.testing.assert_allclose(raw.net_(x64).numpy(), raw.decision_function(x64), atol=1e-4)
+
+
+def test_parameters_that_are_given_are_kept(clusters):
+    x, y = clusters
+    given = {"d_f": 0.3, "boson_weight": 0.7, "weight_decay": 0.02, "bias": False}
+    recipe = FermiBoseClassifier(**QUICK, **given).fit(x, y).net_.info["recipe"]
+    assert (recipe["energy"]["d_f"], recipe["energy"]["boson_weight"]) == (0.3, 0.7)
+    assert (recipe["weight_decay"], recipe["bias"]) == (0.02, False)
+
+
+def test_scaling_can_be_asked_for(clusters, pictures):
     x, y = clusters
     stray = x.copy()
     stray[3, 4] = 1.01
-    flipped = FermiBoseClassifier(**QUICK).fit(stray, y)
-    assert flipped.scaling_ == "per_feature"
-    assert flipped.net_.local_layers[0].bias is not None
-    low, high = stray.min(0), stray.max(0)
-    np.testing.assert_allclose(flipped.net_.gain.numpy(), 1 / (high - low), rtol=1e-12)
-    np.testing.assert_array_equal(flipped.net_.offset.numpy(), low)
-
     raw = FermiBoseClassifier(**QUICK, scaling="none").fit(stray, y)
     assert raw.scaling_ == "none"
     assert raw.net_.gain is None
@@ -100,12 +131,25 @@ def test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise(cluster
     for name, value in machine.state_dict().items():
         assert torch.equal(raw.net_.state_dict()[name], value)
 
-    rounded = FermiBoseClassifier(**QUICK).fit(x * (1 + 1e-7), y)
-    assert rounded.scaling_ == "none"
     forced = FermiBoseClassifier(**QUICK, scaling="per_feature").fit(x, y)
     np.testing.assert_allclose(forced.net_.gain.numpy(), 1 / (x.max(0) - x.min(0)), rtol=1e-12)
+    np.testing.assert_array_equal(forced.net_.offset.numpy(), x.min(0))
+    standard = FermiBoseClassifier(**QUICK, scaling="standard").fit(*pictures)
+    assert standard.scaling_ == "standard"
     layers = FermiBoseTransformer(hidden=(5,), epochs=1, scaling="none").fit(stray, y)
     assert layers.net_.gain is None
+
+
+def test_self_supervised_layers_see_tables_in_the_unit_range(clusters):
+    """Noise is clipped to it; and d_F and weights are those of the paper."""
+    x = 250 * clusters[0] - 7
+    settings = {"hidden": (5,), "epochs": 1}
+    layers = FermiBoseTransformer(**settings).fit(x)
+    assert layers.scaling_ == "per_feature"
+    recipe = layers.net_.info["recipe"]
+    assert (recipe["energy"]["d_f"], recipe["energy"]["boson_weight"]) == (0.4, 1.0)
+    assert recipe["weight_decay"] == 0.01
+    assert FermiBoseTransformer(**settings).fit(x, clusters[1]).scaling_ == "standard"
 
 
 def test_constant_features_and_huge_values_are_harmless(clusters):
@@ -222,7 +266,10 @@ def test_bad_parameters_are_named_in_fit(clusters):
         ({"d_f": None}, "d_f"),
         ({"hidden": 50}, "hidden"),
         ({"n_jobs": "2"}, "n_jobs"),
-        ({"scaling": "per-feature"}, "scaling must be 'auto' or 'none' or 'per_feature'"),
+        (
+            {"scaling": "per-feature"},
+            "scaling must be 'auto' or 'none' or 'global' or",
+        ),
         ({"scaling": None}, "scaling"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"n_jobs": 1.5}, "n_jobs"),

@@ -31,8 +31,6 @@ MUTANTS = [
     ("no class may be missing", "fermibose/machine/inputs.py", "if classes > max(least, each * found):", "if classes > found:", "tests/machine/test_training.py"),
     ("reversed data refused by torch", "fermibose/machine/inputs.py", 'np.ascontiguousarray(_as_array("x", x, np.float32))', '_as_array("x", x, np.float32)', "tests/machine/test_training.py"),
     ("test inputs of another width", "fermibose/machine/inputs.py", "if examples[0].shape[1] != inputs.shape[1]:", "if False:", "tests/machine/test_training.py"),
-    ("scaling cannot be turned off", "fermibose/estimator.py", 'if scaling == "none" or (', "if (", "tests/test_estimator.py::test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise"),
-    ("scaling cannot be asked for", "fermibose/estimator.py", '(scaling == "auto" and within(low.min(), high.max()))', "within(low.min(), high.max())", "tests/test_estimator.py::test_one_entry_outside_the_unit_range_rescales_unless_told_otherwise"),
     ("outputs that skip a class", "fermibose/machine/inputs.py", "    if missing:", "    if False:", "tests/machine/test_training.py::test_baselines_with_a_fit_for_each_class_need_examples_of_all"),
     ("denormals stay flushed", "fermibose/machine/loop.py", "torch.set_flush_denormal(flushed_before)", "pass", "tests/machine/test_training.py"),
     ("Adam without weight decay", "fermibose/machine/loop.py", "weight_decay=self.weight_decay", "weight_decay=0.0", "tests/machine/test_adam.py"),

@@ -23,9 +23,10 @@ from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe, fingerprint
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
-# Fraction of d_F below which fermion pairs have collapsed. Layers that classify well end above half
-# of d_F, others at 0.03 of it (digits, boson weight 100) or less (tests/machine/test_collapse.py).
-COLLAPSED = 0.05
+# Fraction of d_F below which fermion pairs have collapsed. With boson weight 100 200 digits end at
+# 0.25 d_F and are classified, 500 end at 0.03 d_F and are not (20 %); without such a weight layers
+# end above d_F/2 or below 10⁻⁴ d_F (tests/machine/test_collapse.py).
+COLLAPSED = 0.1
 
 
 class CollapseWarning(UserWarning):
@@ -210,7 +211,7 @@ def _warn_of_collapse(records: Records, recipe: Recipe, x: Tensor) -> None:
     for number in range(1, len(recipe.hidden) + 1):
         found = records.get(f"layer {number}", {"fermion_distance": [], "boson_distance": []})
         fermion, boson = found["fermion_distance"], found["boson_distance"]
-        first, end = _mean(fermion[:1]), _mean(fermion[-epoch:])
+        first, end = next(filter(math.isfinite, fermion), math.nan), _mean(fermion[-epoch:])
         aim = energy.d_f if energy.fermion_weight else 0.0
         limit = min(COLLAPSED * aim, first) if aim else COLLAPSED * first
         if not end < limit or _mean(boson[-epoch:]) >= limit:  # nor without any such pair (NaN)
