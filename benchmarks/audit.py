@@ -1,7 +1,7 @@
 """Is the audit right about models of which the truth is known?
 
     python benchmarks/audit.py               all of tests/attacks/zoo.py and masks.py, three seeds
-    python benchmarks/audit.py SEED [WORD]   one seed, and models of the word: masked, honest, a kind, a name
+    python benchmarks/audit.py SEED [WORD]   one seed, and some: masked, honest, a kind, a name
 
 A masked model is falsely established if an adaptive attack, on the net it hides, leaves less than
 the stated robust accuracy by more than the tolerance; an honest one that is not established is a
