@@ -1,7 +1,7 @@
 """Is the audit right about models of which the truth is known?
 
-    python benchmarks/audit.py               every model of tests/attacks/zoo.py, three seeds
-    python benchmarks/audit.py SEED [WORD]   one seed, and models with the word in their name
+    python benchmarks/audit.py               all of tests/attacks/zoo.py and masks.py, three seeds
+    python benchmarks/audit.py SEED [WORD]   one seed, and some: masked, honest, a kind, a name
 
 A masked model is falsely established if an adaptive attack, on the net it hides, leaves less than
 the stated robust accuracy by more than the tolerance; an honest one that is not established is a
@@ -16,7 +16,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "attacks"))
 
-from zoo import HONEST, MASKED, THREAT, Zoo, at_most
+from masks import MASKED, at_most
+from zoo import HONEST, THREAT, Zoo
 
 from fermibose.attacks import audit
 
@@ -30,7 +31,8 @@ def main(seeds: list[int], word: str) -> int:
     for seed in seeds:
         zoo = Zoo.trained(seed)
         for name, (kind, build) in models.items():
-            if word not in name and word != kind:
+            group = "honest" if kind == "honest" else "masked"
+            if word not in f"{group} {kind} {name}":
                 continue
             torch.manual_seed(seed)
             model = build(zoo)

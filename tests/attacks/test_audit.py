@@ -208,7 +208,7 @@ def test_a_pupil_finds_what_a_blocked_gradient_hides(net, images, recwarn):
     x, y = images
     model, threat = Foreign(net), ThreatModel("linf", 0.12 * 255, (-100.0, 155.0))
     correct = model(255 * x - 100).argmax(1) == y
-    x, y = x[correct], y[correct]
+    x, y = x[correct][:60], y[correct][:60]
     oracle = pgd(net, x, y, ThreatModel("linf", 0.12)).robust
     for check in (lambda probe: transfer(probe, None), finite_differences):
         probe = probe_of(model, 255 * x - 100, y, torch.ones(len(y)).bool(), threat)
@@ -248,7 +248,7 @@ def test_what_a_check_finds_lowers_the_stated_accuracy(net, few, monkeypatch):
     assert not found.established
     best = pgd(net, *few, THREAT, restarts=5).robust_accuracy
     assert found.robust_accuracy == pytest.approx(best, abs=0.03)
-    assert found.clean_accuracy > found.robust_accuracy + 0.2
+    assert found.clean_accuracy > found.robust_accuracy + 0.1
 
 
 @pytest.mark.parametrize(

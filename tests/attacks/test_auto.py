@@ -2,6 +2,7 @@
 
 import builtins
 import logging
+import sys
 
 import numpy as np
 import pyautoattack
@@ -208,3 +209,67 @@ def test_the_missing_extra_is_named(net, images, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(FermiboseError, match=r"pip install 'fermibose\[attacks\]'"):
         auto_attack(net, *images, ThreatModel())
+
+
+class Dynamic(nn.Module):
+    """Moves each input a little downhill before it answers."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.net(point).logsumexp(1).sum(), point)
+        return self.net(x - 0.01 * slope)
+
+
+class Named(nn.Module):
+    """Has functions of its own by the names of autograd's."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def grad(self, x):
+        return self.backward(x)
+
+    def backward(self, x):
+        return self.net(x)
+
+    def forward(self, x):
+        return self.grad(x)
+
+
+def test_a_dynamic_model_is_flagged_and_no_other_after_it(net, images):
+    """In one process: what one model does is not held against the next."""
+    x, y = images[0][:20], images[1][:20]
+
+    def flags(model):
+        return auto_attack(model, x, y, ThreatModel("linf", 0.05), attacks="apgd-ce").flags
+
+    for _ in range(2):
+        (flag,) = flags(Dynamic(net))
+        assert "differentiates while it answers" in flag
+        assert flags(net) == ()
+        assert flags(Named(net)) == ()
+
+
+def test_tracing_survives_the_reference(net, images):
+    def trace(*_):
+        return None
+
+    def profile(*_):
+        return None
+
+    before = sys.gettrace(), sys.getprofile()
+    sys.settrace(trace)
+    sys.setprofile(profile)
+    try:
+        auto_attack(net, images[0][:5], images[1][:5], ThreatModel(), attacks="apgd-ce")
+        after = sys.gettrace(), sys.getprofile()
+    finally:
+        sys.settrace(before[0])
+        sys.setprofile(before[1])
+    assert after == (trace, profile)

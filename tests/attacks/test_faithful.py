@@ -38,7 +38,9 @@ def error_of(f, segments, dtype=torch.float64):
     end = torch.tensor([[1.0, 2.0]], dtype=dtype)
     path = _Path("", start, end, torch.tensor([[1.0, 0.0]], dtype=dtype))
     model = Function(f)
-    with victim_of(model, start, torch.zeros(1).long(), ThreatModel("linf", 0.1, (-9, 9))) as victim:
+    with victim_of(
+        model, start, torch.zeros(1).long(), ThreatModel("linf", 0.1, (-9, 9))
+    ) as victim:
         return float(_error(path, model, victim, segments))
 
 
@@ -49,7 +51,7 @@ def test_quadratic_functions_leave_nothing_unexplained():
 
 
 def test_kinks_and_steep_places_only_cost_pieces():
-    """|t − ⅓|: in the one piece with the kink the gradient says 0, the function changes a little."""
+    """|t − ⅓|: in the piece with the kink the gradient says 0, the function changes a little."""
     kink = [error_of(lambda x: (x[:, 0] - 1 / 3).abs(), n) for n in SEGMENTS]
     assert kink == sorted(kink, reverse=True)
     for n, error in zip(SEGMENTS, kink, strict=True):

@@ -19,8 +19,9 @@ from fermibose.attacks.threat import ThreatModel, ball_around
 from fermibose.attacks.victim import misclassified
 
 # Images, points inside each ball, and random starts of the attack. With as many points as features
-# the readout is so wild that PGD solves 70 to 95 % of the problems of honest nets; with half as many,
-# and these, it solves all of them, and a tenth where a sine shatters the gradient (benchmarks/audit.py).
+# the readout is so wild that PGD solves 70 to 95 % of the problems of honest nets. With at most
+# half as many, and five starts, it solves all of them (tests/attacks/zoo.py: MLPs, CNN, SVM,
+# machine, steep threshold), but a tenth of those of an input shattered by a sine (masks.py).
 PROBLEMS, INNER, RESTARTS = 50, 30, 5
 SOLVED = 0.9  # share of the problems that the attack must solve
 LEAST_GAP = 1e-3  # between the scores of border and inside, in their deviations; less is rounding
@@ -146,14 +147,16 @@ def binarisation_test(
 
 
 def _solves(
-    detector: _Detector, image: Tensor, threat: ThreatModel, ascent: Ascent, generator: torch.Generator
+    detector: _Detector,
+    image: Tensor,
+    threat: ThreatModel,
+    ascent: Ascent,
+    generator: torch.Generator,
 ) -> bool:
     """Whether one of the starts, on one of the losses, leads to a point that is detected."""
     label = torch.zeros(1, dtype=torch.long, device=image.device)
     for loss in [loss_named(name) for _ in range(ascent.restarts) for name in ascent.losses]:
-        found = climb(
-            detector, image, label, threat, loss=loss, ascent=ascent, generator=generator
-        )
+        found = climb(detector, image, label, threat, loss=loss, ascent=ascent, generator=generator)
         if bool(found.fooled):
             return True
     return False

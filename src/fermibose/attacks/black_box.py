@@ -95,16 +95,19 @@ def finite_differences(probe: Probe) -> Check:
     g = Σ_u [f(x + su) − f(x − su)] u over Gaussian directions u, f the margin, s the span.
     """
     victim, threat = probe.victim, probe.threat
-    survivors = probe.withstood.nonzero()[:, 0][:SURVIVORS]
+    survivors = probe.withstood.nonzero()[:, 0]
+    some = torch.linspace(0, len(survivors) - 1, min(SURVIVORS, len(survivors)))
+    tried = survivors[some.round().long().to(survivors.device)]
     points, missed = victim.x.clone(), 0.0
-    for span in SPANS if len(survivors) else ():
-        points[survivors] = _climb_blindly(victim.part(survivors), threat, span, probe.seed)
-        missed = max(missed, probe.missed(points))
+    for span in SPANS if len(tried) else ():
+        points[tried] = _climb_blindly(victim.part(tried), threat, span, probe.seed)
+        # As if all survivors had been tried
+        missed = max(missed, probe.missed(points) * len(survivors) / len(tried))
     return Check(
         "white box beats finite differences",
         probe.allows(missed),
         f"differences of answers lead to {percent(missed)} that withstood the white box",
-        {"missed": missed, "tried": len(survivors)},
+        {"missed": missed, "tried": len(tried)},
     )
 
 
