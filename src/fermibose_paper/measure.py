@@ -182,9 +182,7 @@ def under_pgd(training: Training, data: Dataset) -> dict[str, float]:
     x, y = first_of_each_class(data.x_test, data.y_test, ATTACKED_PER_CLASS)
     threat, seed = ThreatModel("linf", PGD_STRENGTH), training.recipe.seed
     with compute_settings(1):
-        found = pgd(
-            training.net, x, y, threat, losses=PGD_LOSSES, steps=20, seed=seed, show=False
-        )
+        found = pgd(training.net, x, y, threat, losses=PGD_LOSSES, steps=20, seed=seed, show=False)
     return {"pgd_accuracy": float(found.robust_accuracy)}
 
 
