@@ -42,7 +42,7 @@ class Certificate:
         """Certified accuracy at each ε: a lower bound for every attack's robust accuracy."""
         return np.asarray(self._certain(epsilons).mean(1))
 
-    def curve(self, epsilons: Sequence[float]) -> Curve:
+    def curve(self, epsilons: Sequence[float] | npt.NDArray[np.float64]) -> Curve:
         """Certified accuracy against strength, to be drawn beside the curves of attacks."""
         threat = ThreatModel(self.norm, 0.0, self.bounds)
         strengths = checked_strengths(epsilons)
@@ -129,8 +129,8 @@ def certify(
     the inputs.
     """
     threat.require("a certificate", "linf", "l2")
-    margin = np.full(len(x), -math.inf)
     with _prover(net, x, y, threat, method, batch_size) as (victim, bounded):
+        margin = np.empty(len(victim.y))
         chunks = victim.batches(torch.arange(len(victim.y)))
         with progress_bar(f"{method} {threat.norm}", len(chunks), show=show) as advance:
             for rows in chunks:
@@ -264,12 +264,14 @@ class _Bound:
         """(B,) where the linearised margins would vanish; L grows with ε: no more is certified."""
         zero = torch.zeros(len(self.x), dtype=self.x.dtype, device=self.x.device)
         slope = self.lipschitz(zero).clamp(min=torch.finfo(zero.dtype).tiny)
-        return (self.margins / slope).amin(1)
+        radius: Tensor = (self.margins / slope).amin(1)
+        return radius
 
     def lowest(self, epsilon: Tensor) -> Tensor:
         """m_k(x) − ε L_k(ε), (B, K−1)."""
         loss = epsilon[:, None] * self.lipschitz(epsilon)
-        return self.margins - loss - _ROUNDING * (self.margins.abs() + loss)
+        left: Tensor = self.margins - loss - _ROUNDING * (self.margins.abs() + loss)
+        return left
 
     def lipschitz(self, epsilon: Tensor) -> Tensor:
         """Upper bound of ‖∇m_k‖_* in the balls of radius ε (B,), for every rival k: (B, K−1)."""

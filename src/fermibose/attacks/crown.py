@@ -5,10 +5,10 @@ While its pre-activation z runs from l to u, an activation lies between two line
 .. math:: s\,z + b \le \phi(z) \le s'z + b', \qquad l \le z \le u .
 
 A linear function of the layer, :math:`\sum_i a_i h_i`, is therefore at least
-:math:`\sum_i a_i^+ (s_i z_i + b_i) + a_i^- (s'_i z_i + b'_i)`, which is a linear function of the layer
-below, and at last of the inputs, whose minimum over the ball has a closed form. So are bounded, one
-after another, the pre-activations of every layer (their l and u) and the margins z_y − z_k (Zhang et
-al. 2018). With no hidden layer the bound is exact.
+:math:`\sum_i a_i^+ (s_i z_i + b_i) + a_i^- (s'_i z_i + b'_i)`, which is linear in the layer below,
+and at last in the inputs, whose minimum over the ball has a closed form. So are bounded, one after
+another, the pre-activations of every layer (their l and u) and the margins z_y − z_k (Zhang et al.
+2018). With no hidden layer the bound is exact.
 """
 
 from typing import Any, NamedTuple
@@ -58,9 +58,9 @@ def lines(low: Tensor, high: Tensor, scale: float = 1.0, shift: float = 0.0) -> 
 
 
 def _touching(low: Tensor, middle: Tensor) -> Tensor:
-    r"""Where an upper tangent may touch: in the middle, if there it lies above the curve at ``low``.
+    r"""Where an upper tangent touches: in the middle, or from where on it is above ``low`` too.
 
-    With a = −low > 0 it does from the point d on at which the tangent meets the curve in ``low``,
+    With a = −low > 0 that is from the point d on at which the tangent meets the curve in ``low``,
     cosh² d = (d + a)/(tanh d + tanh a). From d = a/2, which is too large, d ← arcosh √… falls
     towards the solution without passing it.
     """
@@ -82,9 +82,7 @@ def _least_offset(slope: Tensor, low: Tensor, high: Tensor) -> Tensor:
 class Reach:
     """The inputs within ε (B,) of each image x (B, d) in a norm, and inside the bounds."""
 
-    def __init__(
-        self, x: Tensor, epsilon: Tensor, norm: str, bounds: tuple[float, float]
-    ) -> None:
+    def __init__(self, x: Tensor, epsilon: Tensor, norm: str, bounds: tuple[float, float]) -> None:
         (lowest, highest), epsilon = bounds, epsilon[:, None]
         self.x, self.epsilon, self.norm, self.bounds = x, epsilon, norm, bounds
         low, high = (x - epsilon).clamp(min=lowest), (x + epsilon).clamp(max=highest)
@@ -128,7 +126,8 @@ def _apply(rows: Tensor, values: Tensor) -> Tensor:
     """rows·values of every image, (B, R); rows (R, d) or (B, R, d), values (B, d)."""
     if rows.ndim == 2:
         return values @ rows.T
-    return torch.bmm(rows, values[:, :, None])[..., 0]
+    applied: Tensor = torch.bmm(rows, values[:, :, None])[..., 0]
+    return applied
 
 
 class Crown:
@@ -213,7 +212,8 @@ class Crown:
             constant = constant + rows @ bias
             rows = rows @ weights
         least = reach.minimum(rows) if exact else reach.least(rows)
-        return least + constant - slack
+        bound: Tensor = least + (constant - slack)
+        return bound
 
     def _below(self, relaxed: list[Lines]) -> list[tuple[Tensor, Tensor]]:
         """The maps into the relaxed layers, last first."""

@@ -226,7 +226,7 @@ def _pgd(
     return torch.stack(found)
 
 
-def checked_strengths(epsilons: Sequence[float]) -> Floats:
+def checked_strengths(epsilons: Sequence[float] | Floats) -> Floats:
     """The strengths of a curve as an array, refused unless they increase."""
     strengths = np.asarray(epsilons, dtype=np.float64)
     if strengths.ndim != 1 or not len(strengths) or not np.isfinite(strengths).all():

@@ -219,8 +219,8 @@ class L2Ball:
 def fill(speed: Tensor, room: Tensor) -> Tensor:
     r"""The level s at which :math:`\sum_i \min(s\,v_i, r_i)^2 = 1`, (…, 1); large if there is none.
 
-    speed v, room r: (…, d), not negative. Inputs whose room is used up are set aside and what is left
-    of the length is given to the others: s can only grow, so that it settles after a few rounds.
+    speed v, room r: (…, d), not negative. Inputs whose room is used up are set aside and what is
+    left of the length is given to the others: s can only grow, and settles after a few rounds.
     """
     used_up = room / speed  # from this level on; NaN, which is never reached, without speed or room
     speed, room, count = speed.square(), room.square(), -1

@@ -62,6 +62,14 @@ def attack(
     restarts: Annotated[
         int, Option(min=1, help="Random starts of PGD, for each of two losses.")
     ] = 1,
+    certify: Annotated[
+        bool,
+        Option(
+            "--certify",
+            help="Also prove how many withstand any attack; with several hidden layers it takes "
+            "minutes.",
+        ),
+    ] = False,
     data: ModelDataOption = None,
     folder: FolderOption = None,
     per_class: AttackedOption = 100,
@@ -74,13 +82,15 @@ def attack(
     Writes attack.json as each attack finishes, curve.png (accuracy against strength) and
     examples.png into OUTPUT. Ctrl-C stops; finished attacks are kept.
     """
-    from fermibose.attacks import ThreatModel, check_attack
+    from fermibose.attacks import ThreatModel, certified_radius, check_attack, robustness_area
     from fermibose.machine import compute_settings
 
     threat = ThreatModel(norm, eps)
     chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     for name in chosen:  # one that cannot run is refused before any does
         check_attack(_FUNCTIONS[name], threat)
+    if certify:
+        threat.require("a certificate", "linf", "l2")
     check_folder(output)
     net, dataset = load_attacked(model, data, folder, per_class)
     results: list[AttackResult] = []
@@ -93,14 +103,23 @@ def attack(
                 record["results"].append(results[-1].as_dict())
                 write_json(output / "attack.json", record)
             curve = _curve(net, dataset, threat, seed)
+            if certify:
+                images = (dataset.x_test, dataset.y_test)
+                norm = "l2" if threat.norm == "l2" else "linf"
+                proved = certified_radius(net, *images, norm=norm, bounds=threat.bounds)
     except KeyboardInterrupt:
         _print_results(model, dataset, results)
         say(f"interrupted; finished attacks are in {output}")
         raise typer.Exit(130) from None
     record["curve"] = curve.as_dict()
-    write_json(output / "attack.json", record)
     _print_results(model, dataset, results)
-    figures = _draw(net, dataset, curve, results, output)
+    curves = {f"{curve.attack}, area {robustness_area(curve):.1f}": curve}
+    if certify:
+        record["certificate"] = proved.as_dict()
+        curves["proved for any attack"] = proved.curve(curve.epsilons)
+        _print_proved(float(proved.accuracy(eps)[0]), threat)
+    write_json(output / "attack.json", record)
+    figures = _draw(net, dataset, curves, results, output)
     say(f"written to {output}: attack.json, {', '.join(figures)}")
 
 
@@ -154,22 +173,26 @@ def _print_results(model: Path, dataset: "Dataset", results: "list[AttackResult]
             console.print(f"[bold yellow]{result.attack}:[/] {escape(flag)}", soft_wrap=True)
 
 
+def _print_proved(accuracy: float, threat: "ThreatModel") -> None:
+    where = f"{threat.norm} {threat.epsilon:g}"
+    console.print(f"proved: {100 * accuracy:.1f} % withstand any attack within {where}")
+
+
 def _draw(
     net: "FermiBoseNet",
     dataset: "Dataset",
-    curve: "Curve",
+    curves: "dict[str, Curve]",
     results: "list[AttackResult]",
     output: Path,
 ) -> list[str]:
-    from fermibose.attacks import AXIS, draw_accuracy, draw_examples, robustness_area
+    from fermibose.attacks import AXIS, draw_accuracy, draw_examples
 
     name = dataset.name.replace("$", r"\$")  # which begins a formula
     heading = f"{name}, {len(dataset.x_test)} test images"
-    line = f"{curve.attack}, area {robustness_area(curve):.1f}"
     draw_accuracy(
-        {heading: {line: curve}},
+        {heading: curves},
         output / "curve.png",
-        axes_labels=[AXIS[curve.threat.norm]],
+        axes_labels=[AXIS[results[0].threat.norm]],
         points=results,
     )
     if dataset.image_shape is None:
@@ -203,11 +226,13 @@ def audit(
 ) -> None:
     """Attack a saved model with everything, and say whether the robust accuracy can be trusted.
 
+    Below the verdict, what is proved: the accuracy that no attack whatever can undercut.
+
     Writes audit.json and audit.png into OUTPUT. Exits with 0 whatever the verdict.
     """
     from rich.table import Table
 
-    from fermibose.attacks import ThreatModel, draw_audit
+    from fermibose.attacks import ThreatModel, certify, draw_audit
     from fermibose.attacks import audit as run_audit
     from fermibose.machine import compute_settings
 
@@ -217,6 +242,7 @@ def audit(
     x, y = dataset.x_test, dataset.y_test
     with compute_settings(threads):
         found = run_audit(net, x, y, threat, probe=probe, tolerance=tolerance, seed=seed)
+        proved = certify(net, x, y, threat).accuracy
     table = Table(title=title(model, dataset))
     table.add_column("check")
     table.add_column("", justify="center")
@@ -226,6 +252,8 @@ def audit(
         table.add_row(check.name, f"[{style}]{check.outcome}[/]", escape(check.evidence))
     console.print(table)
     console.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True)
-    write_json(output / "audit.json", identity(model, dataset) | found.as_dict())
+    _print_proved(proved, threat)
+    record = identity(model, dataset) | found.as_dict() | {"certified_accuracy": proved}
+    write_json(output / "audit.json", record)
     draw_audit(found, output / "audit.png")
     say(f"written to {output}: audit.json, audit.png")
