@@ -2,6 +2,7 @@
 brute-force search for the minimum."""
 
 import math
+from itertools import product
 
 import mpmath
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from scipy.special import erf, roots_legendre
 
 from fermibose.theory.channel import Axis, GaussianChannel, gaussian_kernels, pair_table
-from fermibose.theory.moreau import MoreauChannel
+from fermibose.theory.moreau import DERIVATIVES, MoreauChannel, _beside
 from fermibose.theory.problem import Problem
+from fermibose.theory.spreading import spread_step, spread_table
 
 POINTS = [(0.0, 0.3), (0.45, 0.7), (1.4, 0.1), (2.1, 1.3)]  # (r, t)
 
@@ -185,29 +187,71 @@ def test_zero_temperature_derivatives():
     assert np.all(np.asarray(pair.share) == 1)
 
 
-def test_the_share_of_a_node_integrates_across_a_jump():
-    """A force that jumps where two parabolas of F cross, against the exact integral."""
-    from fermibose.theory.moreau import _share
+@pytest.mark.parametrize("place", [0.73, 0.7499, 0.7501])  # in a cell, and beside a node
+def test_sums_across_a_jump(place):
+    """Two parabolas of F cross: sums of F and of its slope against the exact integrals."""
+    axis = Axis.one_sided(0.05, 6.0)
+    x = axis.nodes
 
-    axis, errors = Axis.one_sided(0.05, 5.0), []
-    for place in (0.712, 0.7499, 0.7501):  # in a cell, and on either side of a node
-        x = axis.nodes
+    def curves(x):
         left = x <= place
         slope = np.where(left, 0.3 + 0.1 * x, -0.5 + 0.2 * x)
         F = np.where(left, 0.3 * x + 0.05 * x**2, -0.5 * x + 0.1 * x**2)
-        F = F + np.where(left, 0, 0.8 * place - 0.05 * place**2)
-        bend = np.where(left, 0.1, 0.2)
-        z = np.where(left, 0.0, 1.0)
-        shape = (1, x.size, 1)
-        arrays = [a.reshape(shape) for a in (F, slope, bend, z, np.zeros_like(z))]
-        share = _share(axis, *arrays).ravel()
-        weight = np.exp(-(x**2) / 2)
-        plain = (axis.weights / 2) @ (slope * weight)
-        shared = (axis.weights / 2) @ (slope * share * weight)
-        fine = np.linspace(0, axis.nodes[-1], 400001)
-        force = np.where(fine <= place, 0.3 + 0.1 * fine, -0.5 + 0.2 * fine)
-        exact = np.trapezoid(force * np.exp(-(fine**2) / 2), fine)
-        # The far end is not corrected; it is the same for all three places.
-        errors.append((plain - exact, shared - exact))
-    plain_errors, shared_errors = np.array(errors).T
-    assert np.ptp(shared_errors) < 3e-4 < 10e-3 < np.ptp(plain_errors)
+        return F + np.where(left, 0, 0.8 * place - 0.05 * place**2), slope
+
+    F, slope = curves(x)
+    bend, z = np.where(x <= place, 0.1, 0.2), np.where(x <= place, 0.0, 1.0)
+    arrays = [a.reshape(1, x.size, 1) for a in (F, slope, bend, z, np.zeros_like(z))]
+    share, kink = (a.ravel() for a in _beside(axis, *arrays))
+    weight = np.exp(-(x**2) / 2) * axis.weights / 2
+    grid, w = roots_legendre(40)
+    exact = np.zeros(2)
+    for low, high in ((0, place), (place, 3), (3, 8)):
+        y = (low + high) / 2 + (high - low) / 2 * grid
+        exact += np.array(curves(y)) @ (w * np.exp(-(y**2) / 2)) * (high - low) / 2
+    found, plain = [weight @ (F + kink), weight @ (slope * share)], [weight @ F, weight @ slope]
+    assert np.all(np.abs(plain - exact) > [4e-5, 2e-3])
+    assert np.all(np.abs(found - exact) < [5e-6, 4e-4])
+
+
+@pytest.mark.parametrize("name", sorted(DERIVATIVES))
+def test_derivatives_of_named_activations(name):
+    """φ of the problem, and its differences."""
+    z, h = np.linspace(-4, 4, 41), 1e-4
+    phi, slope, bend = DERIVATIVES[name](z)
+    f = Problem(activation=name).phi
+    np.testing.assert_allclose(phi, f(z), atol=1e-15)
+    np.testing.assert_allclose(slope, (f(z + h) - f(z - h)) / (2 * h), atol=1e-8)
+    np.testing.assert_allclose(bend, (f(z + h) - 2 * f(z) + f(z - h)) / h**2, atol=1e-6)
+
+
+def test_a_table_spread_for_a_wide_gaussian():
+    """ln Z of a steep φ under a Gaussian 60 times as wide as it, by quadrature in (z₁, z₂)."""
+    for phi in (lambda z: np.tanh(3 * z), lambda z: np.tanh(3 * z + 1)):
+        problem = Problem(activation=phi, beta=0.7, d_f=1.6, softness=1e-3)
+        s = 20.0
+        step, reach = spread_step(problem, 140.0, s), 140.0
+        z_r = Axis.uniform(step, reach + 4 * step)
+        z_t = z_r if problem.odd else Axis.uniform(step, reach + 4 * step, folded=False)
+        table = spread_table(problem, z_r, z_t, reach=reach, s=s, coarseness=1.0)
+        r, t = nodes([0.0, 7.0]), nodes([-5.0, 0.0, 11.0], folded=False)
+        channel = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
+        pair, H = channel.effective(problem.beta * s**2), channel.energy(problem.beta * s**2)
+        x, w = roots_legendre(8)
+        edges = np.concatenate([-np.geomspace(150, 2.5, 12), np.linspace(-2.4, 2.4, 81),
+                                np.geomspace(2.5, 150, 12)])  # fmt: skip
+        half = np.diff(edges)[:, None] / 2
+        z, w = (edges[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
+        for (i, a), (k, b), (kind, same) in product(
+            enumerate(r.nodes), enumerate(t.nodes), enumerate((True, False))
+        ):
+            E = plain_energy(problem, z[:, None], z, same)
+            p, q = (w * np.exp(-(((z - (b + sign * a) / math.sqrt(2)) / s) ** 2) / 2)
+                    / (s * math.sqrt(2 * math.pi)) for sign in (1, -1))  # fmt: skip
+            Z = p @ np.exp(-problem.beta * E) @ q
+            assert pair.F[kind, i, k] == pytest.approx(-math.log(Z) / problem.beta, abs=1e-6)
+            mean = p @ (E * np.exp(-problem.beta * E)) @ q / Z
+            assert H[kind, i, k] == pytest.approx(mean, abs=1e-6)
+            slope = p * (z - (b + a) / math.sqrt(2)) / s**2 @ np.exp(-problem.beta * E) @ q / Z
+            found = (pair.r[kind, i, k] + pair.t[kind, i, k]) / math.sqrt(2)
+            assert found == pytest.approx(-slope / problem.beta, abs=1e-8)

@@ -34,7 +34,7 @@ _ROWS = (
     ("boson distance D_B²", "boson_distance", ".4f"),
     ("AT eigenvalue", "at_eigenvalue", ".4f"),
     ("residual", "residual", ".1e"),
-    ("numerical error of M, q, Q, χ", "error", ".1e"),
+    ("numerical error of M, q, Q, χ, relative", "error", ".1e"),
     ("numerical error of AT", "at_error", ".1e"),
     ("iterations", "iterations", "d"),
 )

@@ -1,17 +1,18 @@
 r"""What the numbers of a solution are good to, each in its own units.
 
-A solution x of the equations g(x) = x on one grid leaves a residual on another. The solutions of the
-two grids differ by
+A solution x of the equations g(x) = x on one grid leaves a residual on another. The solutions of
+the two grids differ by
 
 .. math:: δ = (1 - J)^{-1} (g_2(x) - x), \qquad J = ∂g_2/∂x,
 
 which is much more than the residual where 1 − J is nearly singular: beside a transition, or where
-the pairs hardly hold the weights. The other grid is coarser in every respect (steps, and where field
-and table end), so δ is more than the error of the finer one. Components of the residual count by
-their size, so that they cannot cancel by chance.
+the pairs hardly hold the weights. The other grid is coarser in every respect (steps, and where
+field and table end), so δ is more than the error of the finer one. Components of the residual count
+by their size, so that they cannot cancel by chance.
 """
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ _MOVE = 1e-4  # length of the differences that derivatives are taken by, in unit
 _LEAST = 1e-6  # Δ²q in units of 1/max φ′², below which a state has no size of its own
 _ROUNDING = 1e-14  # relative error of the equations in floating point
 _LOGARITHM = 640.0  # size of ln Z as it is computed: its rounding is that of βF
+_SAFETY = 2.0  # of 120 points drawn at random one needs 0.8 of it
 _SCATTER = 0.3  # of what a grid's error of f changes with the state: as much it may have itself
 _RESPONSE = 4.0  # most that ln AT grows with ln χ: by 2 for χ², and ‖∇²F‖² may grow as fast
 
@@ -106,9 +108,10 @@ def errors_of(
     def apart(name: str) -> Array:
         """The largest difference between this grid and another."""
         pairs = [(getattr(a, name), getattr(b, name)) for a, b in others]
-        return np.max([np.abs(np.subtract(a, b)) for a, b in pairs], axis=0)
+        largest: Array = np.max([np.abs(np.subtract(a, b)) for a, b in pairs], axis=0)
+        return largest
 
-    residual = apart("change") + np.abs(here.change) + _ROUNDING * np.abs(x)
+    residual = _SAFETY * apart("change") + np.abs(here.change) + _ROUNDING * np.abs(x)
     spread = np.abs(sensitivity.inverse) @ residual
     ends = [[to_overlaps(x + sign * move) for sign in (1, -1)] for move in np.diag(spread)]
 
@@ -123,7 +126,7 @@ def errors_of(
     # its mean slope on the way to the solution half of that here.
     size = np.abs([overlaps.M, overlaps.Q, overlaps.chi])
     scatter = _SCATTER * float(apart("gradient") @ size)
-    rounding = np.finfo(float).eps * (abs(here.free_energy) + _LOGARITHM / problem.beta)
+    rounding = sys.float_info.epsilon * (abs(here.free_energy) + _LOGARITHM / problem.beta)
     f = float(apart("free_energy")) + scatter + float(apart("gradient") @ state) / 2 + rounding
     H = float(apart("energy")) + (scatter + rounding) / problem.alpha
     H += float(np.abs(sensitivity.slopes) @ spread)

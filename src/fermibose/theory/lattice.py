@@ -15,6 +15,7 @@ _TAIL = (5.5, 5.0)  # widths of the field ω that a fine and a coarse grid cover
 # Thermal widths s that the table of H extends beyond a wide field, and widths of both Gaussians
 # together that it covers at least, on a fine and on a coarse grid.
 _REACH, _WHOLE = (4.5, 4.0), (6.0, 5.5)
+_BLIND = 2.0  # distance of nodes, in units of 1/max φ′, at which a sum over them misses 1e-3 of φ
 _ROUGH = 2.0  # coarseness from which on a table too small for φ will do
 _FURTHER = (1.5, 1.0)  # thermal widths more where the table is spread, and small
 _PLAIN = 0.04  # step of a field that is not graded
@@ -35,6 +36,7 @@ class Lattice:
     tail: float  # the same, in widths of the field beyond its mean
     width: float  # Δ√Q the nodes were made for
     c: float  # Δ²χ the nodes were made for
+    resolves: bool  # whether nodes are close enough for φ, and for the Gaussians around them
     hole: tuple[float, float] = (0.0, 0.0)  # fields between these two have no nodes
 
     @property
@@ -87,6 +89,8 @@ def make_lattice(
         z_step, z_reach = spread_step(problem, z_reach, s), z_reach + _FURTHER[short] * s
         z_end = z_reach + 4 * coarseness * z_step
     z_step = coarseness * max(z_step, least)
+    resolves = wide or z_step * steep < _BLIND * coarseness
+    resolves = resolves and step < coarseness * max(s, 1 / steep)
     z_r = Axis.uniform(z_step, z_end)
     z_t = z_r if folded else Axis.uniform(z_step, z_end, folded=False)
     if problem.zero_temperature:
@@ -96,7 +100,7 @@ def make_lattice(
         r = Axis.one_sided(step, reach).within(*windows)
         t = Axis.uniform(step, reach, folded=folded).within(*windows)
         zero = MoreauChannel(problem, at=(r, t), on=(z_r, z_t))
-        return Lattice(r, t, zero, reach, tail, width, c, hole)
+        return Lattice(r, t, zero, reach, tail, width, c, resolves, hole)
     finest = min(step, finest)
     r = Axis.graded(step, finest, reach, width=max(8.0, _GRADING * math.sqrt(step / finest)))
     r = r.ending(reach) if short else r
@@ -108,7 +112,7 @@ def make_lattice(
     else:
         table = kept_table(problem, z_r, z_t)
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
-    return Lattice(r, t, warm, reach, tail, width, c)
+    return Lattice(r, t, warm, reach, tail, width, c, resolves)
 
 
 def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:

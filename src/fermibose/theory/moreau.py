@@ -5,8 +5,8 @@ r"""The channel at zero temperature: the Moreau envelope of the pair energy and 
 
 H is not convex: the minimum z*(ω) is found among all of them on a table (the minimum over a square
 is taken one axis at a time), then polished by Newton's method. Where two minima tie, z* jumps and
-∇F with it: ``share`` gives the two nodes beside a jump their part of the cell between them. F itself
-goes on, with a kink, and ``kink`` is what that adds to the two nodes.
+∇F with it: ``share`` gives the two nodes beside a jump their part of the cell between them. F
+itself goes on, with a kink, and ``kink`` is what that adds to the two nodes.
 """
 
 from collections.abc import Callable
@@ -197,7 +197,7 @@ class MoreauChannel:
         return *pair.energy_and_force(d2, same), pair.curvature(d2, same)
 
     def _activation(self, z: Array) -> tuple[Array, Array, Array]:
-        """φ, φ′ and φ″: by five-point differences where φ is a function, so that any smooth one will do."""
+        """φ, φ′ and φ″; by five-point differences where it has no name: any smooth one will do."""
         name = self._problem.activation
         if isinstance(name, str) and name in DERIVATIVES:
             return DERIVATIVES[name](z)

@@ -186,11 +186,8 @@ class Solution(Predictions):
     @property
     def error(self) -> float:
         """Numerical error of M, q, Q and χ: the largest, each relative to the number itself."""
-        return max(
-            self.errors[name] / abs(value)
-            for name in ("M", "q", "Q", "chi")
-            if (value := getattr(self, name)) != 0
-        )
+        values = {"M": self.M, "q": self.q, "Q": self.Q, "chi": self.chi}
+        return max(self.errors[name] / abs(value) for name, value in values.items() if value)
 
     @property
     def at_error(self) -> float:

@@ -48,6 +48,7 @@ _PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unst
 # The refinement.
 _SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
 _HANDOVER = 1e-7  # residual at which the fine grid takes over: below any error it estimates
+_USELESS = 0.1  # relative error of q or χ with which a solution is none
 _PART = 0.01  # of a grid's error: what a residual may add to it
 _POLISHINGS = 4  # steps of Newton's method that see to that, at most
 _NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
@@ -255,12 +256,25 @@ def _refine(problem: Problem, found: Sequence[_Found], *, tol: float | None) -> 
     second, history = SaddlePoint(problem, coarseness=_SECOND), history.elsewhere()
     if second.too_cold(overlaps, margin=_SURE):
         raise cold(problem, overlaps)  # as it would be at the end, after hundreds of iterations
+    assert second.lattice is not None
+    if not second.lattice.resolves:
+        raise _unresolved(problem, overlaps)
     rough = iterate(second, to_vector(overlaps), tol=_HANDOVER, max_iterations=12, history=history)
     solution = _finish(problem, rough, history, tol=tol)
     return replace(
         solution,
         iterations=chosen.iterations + solution.iterations,
         rivals=tuple(f.candidate for f in found[1:] if _differ(problem, f, chosen)),
+    )
+
+
+def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceError:
+    """The error to raise where nodes are too far apart for the activation."""
+    return ConvergenceError(
+        f"no grid resolves the activation at {problem}: its slope reaches {problem.steepness:.3g}, "
+        "and the weights spread its argument too far for nodes that close; use a flatter "
+        "activation, a larger weight_decay or a smaller delta",
+        state,
     )
 
 
@@ -344,6 +358,8 @@ def _finish(
             f"{point.residual:.1e}; try a larger tol, or a start from a nearby solution",
             solution,
         )
+    if max(solution.errors["q"] / solution.q, solution.errors["chi"] / solution.chi) > _USELESS:
+        raise _unresolved(problem, solution)
     return solution
 
 

@@ -2,7 +2,8 @@ r"""A table of e^{−βH} under Gaussians much wider than all that φ does: hot 
 
 Nodes close enough for φ would be too many there, and most of them where H is constant. But a wide
 Gaussian is smooth: it is known everywhere from nodes a tenth of its width s apart. So the integral
-is done in (z₁, z₂), where a grid can follow φ, and each of its points handed to the nodes around it,
+is done in (z₁, z₂), where a grid can follow φ, and each of its points shared by the nodes around
+it,
 
 .. math:: \int N(z; ω, s^2)\, g(z)\, dz = \sum_i w_i\, g(z_i)\, N(z_i; ω, s^2)
           ≈ \sum_k \Bigl[\sum_i w_i\, g(z_i)\, L_k(z_i)\Bigr] N(z_k; ω, s^2)
@@ -21,6 +22,8 @@ _WIDTH = 10.0  # nodes to a width s at least: eight of them interpolate the Gaus
 _DEPTH = 1.3  # nodes to the length over which its tail falls by e, where that can count
 _STENCIL = np.arange(-3.0, 5.0)  # nodes around a point that share it
 _RISE = 0.025  # of φ from one panel of points to the next, at most
+_TAILS = 0.1  # the same if φ rose as the fourth root of its slope
+_LENGTHS = 1.7  # panels to a width s, at least
 _PANEL = np.polynomial.legendre.leggauss(4)
 _POINTS = 1200  # along an axis, at most
 _SCAN = 400_000  # places where the slope of φ is looked at, at most
@@ -49,7 +52,7 @@ def spread_table(
     if t.folded:
         images *= 1 + np.sign(np.where(np.abs(t_at) < 1e-9 * reach, 0.0, t_at))
     inside = (r_at <= reach) & (np.abs(t_at) <= reach) & (images > 0)
-    first, second, r_at, t_at = (x[inside] for x in (first, second, r_at, t_at))
+    first, second, r_at, t_at = first[inside], second[inside], r_at[inside], t_at[inside]
     mass = weight[first] * weight[second] * images[inside] / r.step**2
     phi = problem.phi(z)
     H = problem.energies_apart((phi[first] - phi[second]) ** 2)
@@ -91,13 +94,17 @@ def _lagrange(x: Array) -> Array:
 
 
 def _points(problem: Problem, reach: float, s: float, coarseness: float) -> tuple[Array, Array]:
-    """Points and weights on a line: Gaussian panels, as short as φ is steep, and shorter than s."""
+    """Points and weights on a line: Gaussian panels, as short as φ is steep, and shorter than s.
+
+    They grow slowly where φ flattens: it has tails there that no long panel follows.
+    """
     count = min(_SCAN, math.ceil(40 * reach * problem.steepness))
     z = np.linspace(-reach, reach, count + 1)
-    rise = np.abs(np.diff(problem.phi(z)))
-    panels = _POINTS / _PANEL[0].size
-    finest = max(coarseness * _rise(problem), rise.sum() / panels)
-    steps = rise / finest + np.diff(z) * 1.7 / (coarseness * s)
+    rise, length = np.abs(np.diff(problem.phi(z))), np.diff(z)
+    top = rise.max() / length[0]
+    finest = max(coarseness * _rise(problem), 2 * _PANEL[0].size * rise.sum() / _POINTS)
+    tails = (rise / length * top**3) ** 0.25 * length if top else rise
+    steps = rise / finest + (tails / _TAILS + length * _LENGTHS / s) / coarseness
     passed = np.concatenate([[0.0], np.cumsum(steps)])
     edges = np.interp(np.linspace(0, passed[-1], math.ceil(passed[-1]) + 1), passed, z)
     half = np.diff(edges)[:, None] / 2
