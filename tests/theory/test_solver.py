@@ -185,7 +185,7 @@ def test_hard_points_are_reached_from_nothing(problem):
     """The plain equations, evaluated once more on a finer grid, give the solution back."""
     solution = solve(problem)
     assert solution.M >= 0
-    assert solution.candidate.locally_stable
+    assert solution.stable
     saddle = SaddlePoint(problem, coarseness=0.8)
     plain = update(problem, solution.overlaps, saddle.evaluate(solution.overlaps)[1])
     stiffness = max(1.0, solution.label_stiffness)
@@ -357,7 +357,7 @@ def test_the_lower_of_two_stable_branches_is_returned():
     flat, ordered = branches(problem)
     assert ordered is not None
     assert ordered.M > 1
-    assert flat.candidate.locally_stable
+    assert flat.stable
     assert flat.free_energy < ordered.free_energy
     assert solve(problem).M == 0.0
 
