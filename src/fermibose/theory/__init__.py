@@ -14,7 +14,7 @@ from fermibose.theory.curves import (
     trace,
 )
 from fermibose.theory.fixed_point import ConvergenceError, Steps
-from fermibose.theory.phases import PhaseDiagram, critical_point, phase_diagram
+from fermibose.theory.phases import PhaseDiagram, phase_diagram
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
@@ -25,9 +25,11 @@ from fermibose.theory.solution import (
     Overlaps,
     Predictions,
     Solution,
+    Stability,
     generalization_loss,
 )
 from fermibose.theory.solve import branches, disordered, solve
+from fermibose.theory.transitions import TransitionWarning, critical_point
 
 __all__ = [
     "QUANTITIES",
@@ -43,7 +45,9 @@ __all__ = [
     "Problem",
     "SaddlePoint",
     "Solution",
+    "Stability",
     "Steps",
+    "TransitionWarning",
     "branches",
     "check_quantity",
     "critical_point",

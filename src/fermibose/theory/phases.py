@@ -1,15 +1,13 @@
-"""Phases: the solution on a grid of two parameters, and where along one of them a phase ends."""
+"""Phase diagrams: the solution on a grid of two parameters."""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
-from fermibose.checks import choice, number
+from fermibose.checks import number
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
 from fermibose.plotting import figure
@@ -17,9 +15,7 @@ from fermibose.theory.curves import (
     COLUMNS,
     SYMBOLS,
     along,
-    at_value,
     attempt,
-    check_parameter,
     check_quantity,
     draw_stability,
     missing,
@@ -27,11 +23,8 @@ from fermibose.theory.curves import (
     write_csv,
 )
 from fermibose.theory.fixed_point import ConvergenceError
-from fermibose.theory.problem import Array, Problem, check_problem
+from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Solution
-from fermibose.theory.solve import disordered, solve
-
-Kind = Literal["order", "at"]
 
 
 @dataclass(frozen=True)
@@ -142,58 +135,3 @@ def _diagram(
     failures = (str(p) for row in points for p in row if isinstance(p, ConvergenceError))
     rows = tuple(tuple(p if isinstance(p, Solution) else None for p in row) for row in points)
     return PhaseDiagram(x, y, columns, heights[: len(rows)], rows, tuple(failures))
-
-
-def critical_point(
-    problem: Problem,
-    parameter: str,
-    *,
-    between: tuple[float, float],
-    kind: Kind = "order",
-    tol: float = 1e-5,
-) -> float:
-    """The value of ``parameter`` in the interval ``between`` at which a phase ends, to ``tol``.
-
-    ``order``: the solution with M = 0 starts to grow a magnetisation, 1 + χαm² E[y·∇²F y] = 0: the
-    continuous transition to M > 0 (α_c, Δ_c, ρ_c). ``at``: the de Almeida-Thouless eigenvalue of
-    the solution of lowest free energy is 1; refused where it is infinite (zero temperature), for
-    the weight of the jumps that make it so fades gradually.
-    """
-    check_problem(problem)
-    check_parameter(parameter)
-    number("tol", tol, above=0)
-    ends = _check_interval(parameter, between)
-    choice("kind", kind, get_args(Kind))
-    last: list[Solution] = []
-
-    def margin(value: float) -> float:
-        there = at_value(problem, parameter, value)
-        if kind == "order":
-            return disordered(there).label_stiffness
-        last[:] = [solve(there, last[0] if last else None)]
-        if math.isinf(last[0].at_eigenvalue):
-            raise InputError(
-                f"the AT eigenvalue is infinite at {parameter} = {value:g}, and passes 1 nowhere: "
-                "it grows with beta wherever forces jump at zero temperature; ask for a finite "
-                "beta, or for another interval"
-            )
-        return 1 - last[0].at_eigenvalue
-
-    low, high = (margin(value) for value in ends)
-    if not low * high < 0:
-        raise InputError(
-            f"no transition of kind {kind!r} between {parameter} = {ends[0]:g} and "
-            f"{ends[1]:g}: the margin is {low:.3g} and {high:.3g} there; widen the interval"
-        )
-    return float(brentq(margin, *ends, xtol=tol))
-
-
-def _check_interval(parameter: str, between: Any) -> tuple[float, float]:
-    """The two ends of an interval, which must be two different finite numbers."""
-    ends = parameter_values(parameter, between)
-    if ends.size != 2 or not np.all(np.isfinite(ends)) or ends[0] == ends[1]:
-        raise InputError(
-            f"between must be two different values of {parameter}, such as (0.5, 2), "
-            f"got {between!r}"
-        )
-    return float(ends[0]), float(ends[1])

@@ -41,6 +41,7 @@ class Found:
     candidate: Candidate
     iterations: int
     history: Steps
+    cold: bool  # rounding shapes it: not to be relied upon
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def explore(problem: Problem, starts: Iterable[Overlaps]) -> list[Found]:
             failed.append(result)
         elif not any(same(problem, result.candidate, f.candidate) for f in found):
             found.append(result)
-            queue += _kicks(problem, result.candidate)
+            queue += [] if result.cold else _kicks(problem, result.candidate)
     if not found:
         raise _failure(problem, failed)
     return sorted(found, key=lambda f: f.candidate.rank)
@@ -83,14 +84,32 @@ def same(problem: Problem, a: Candidate, b: Candidate) -> bool:
     return a.ordered == b.ordered and distance(problem, a.overlaps, b.overlaps) < _SAME
 
 
+def apart(a: Candidate, b: Candidate) -> float:
+    """How much two states differ, of problems that need not be the same: in ln q, M/√q and Q/q."""
+    one, other = (
+        np.array([math.log(c.q), abs(c.overlaps.M) / math.sqrt(c.q), c.overlaps.Q / c.q])
+        for c in (a, b)
+    )
+    return float(np.abs(one - other).max())
+
+
+def settle(problem: Problem, state: Candidate) -> list[Found]:
+    """Where plain steps lead from a state of a neighbouring problem, also if M or Q may grow."""
+    at, q = state.overlaps, state.q
+    starts = [at]
+    if at.M == 0:
+        starts += [Overlaps(0.05 * math.sqrt(q), at.Q + 0.0025 * q, at.chi)]
+    if at.Q < _SAME * q:
+        starts += [replace(at, Q=at.Q + 0.05 * q, chi=0.95 * at.chi)]
+    results = [_search(problem, _Start(start, _PATIENT, ROUGH / 100)) for start in starts]
+    return [r for r in results if isinstance(r, Found)]
+
+
 def all_starts(problem: Problem) -> list[Overlaps]:
     """Ordered and not, at the sizes at which a problem can have saddle points."""
     M = 0.45 + math.atanh(min(math.sqrt(problem.d_f) / 2, 0.9))  # where fermions want the clusters
     M /= max(problem.m, 0.3 * problem.delta) * problem.steepness
-    # Larger weights cost more than all fermions can gain.
-    gain = (1 - problem.rho) * float(problem.fermion_energy(np.zeros(1))[0])
-    M = min(M, math.sqrt(2 * problem.alpha * gain / problem.weight_decay))
-    chi = 1 / problem.weight_decay
+    M, chi = min(M, math.sqrt(_worthwhile(problem))), 1 / problem.weight_decay
     starts = [Overlaps(M, M**2 + _natural(problem) / 8, 0.3 * chi)]
     if (q := _free(problem)) > _natural(problem):
         starts += [Overlaps(0.5 * math.sqrt(q), 0.6 * q, 0.4 * chi)]
@@ -121,13 +140,19 @@ def many_starts(problem: Problem) -> list[Overlaps]:
 
 
 def _natural(problem: Problem) -> float:
-    """q of weights for which the noise of a cluster fills the slope of φ."""
-    return 1 / (problem.delta * problem.steepness) ** 2
+    """q of weights for which the noise of a cluster fills the slope of φ, if that is worthwhile."""
+    return min(1 / (problem.delta * problem.steepness) ** 2, _worthwhile(problem))
 
 
 def _free(problem: Problem) -> float:
     """q of weights that nothing but decay holds."""
     return 1 / (problem.beta * problem.weight_decay)
+
+
+def _worthwhile(problem: Problem) -> float:
+    """The q beyond which decay costs more than all fermions can gain and heat can pay."""
+    gain = (1 - problem.rho) * float(problem.fermion_energy(np.zeros(1))[0])
+    return 2 * problem.alpha * (gain + 1e-6) / problem.weight_decay + _free(problem)
 
 
 def _curvature(problem: Problem) -> float:
@@ -169,9 +194,11 @@ def _search(problem: Problem, start: _Start) -> Found | FixedPoint:
             unit=saddle.unit,
         )
         count += point.iterations
+        state = to_overlaps(point.x)
+        lost = saddle.too_cold(state)
         if point.converged:
-            return Found(_candidate(saddle, to_overlaps(point.x)), count, history)
-        if saddle.too_cold(to_overlaps(point.x)):
+            return Found(_candidate(saddle, state), count, history, lost)
+        if lost:
             break  # rounding stops the iteration, and will in every manner
     return point
 

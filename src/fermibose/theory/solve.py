@@ -28,10 +28,12 @@ from fermibose.theory.replica import (
 from fermibose.theory.search import (
     Found,
     all_starts,
+    apart,
     explore,
     flat_starts,
     many_starts,
     same,
+    settle,
 )
 from fermibose.theory.solution import Overlaps, Solution
 
@@ -50,6 +52,7 @@ _FAR = 0.1  # residual beyond which it is no neighbour's
 _CLOSE = 1e-3  # residual below which one step does
 _MOVE = 1e-4  # relative length of the differences that estimate a Jacobian
 _SMALL = 1e-4  # a mean weight, in units of √q, that may be on its way to 0
+_STRIDE = 0.2  # how far apart states of neighbouring problems may be
 _CLOSE_RACE = -0.05  # stiffness above which a state may become stable next door
 
 
@@ -136,6 +139,24 @@ def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
 
     flat = [f for f in explore(problem, flat_starts(problem)) if not f.candidate.ordered]
     return _refine(problem, min(flat, key=rank), flat, tol=tol)
+
+
+@threads(1)
+def neighbour(problem: Problem, state: Solution) -> Solution | None:
+    """The stable state that one of a neighbouring problem goes over into without a jump, if any."""
+    near = _next_to(problem, state, tol=None)
+    if near is not None and apart(near.candidate, state.candidate) < _STRIDE:
+        return near
+    for found in settle(problem, state.candidate):
+        if not found.candidate.stable or apart(found.candidate, state.candidate) > _STRIDE:
+            continue
+        try:
+            near = _refine(problem, found, [found], tol=None)
+        except ConvergenceError:
+            continue
+        if near.stable and apart(near.candidate, state.candidate) < _STRIDE:
+            return near
+    return None
 
 
 def _check(problem: Problem, tol: float | None) -> None:
