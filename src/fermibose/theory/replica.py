@@ -174,7 +174,8 @@ class SaddlePoint:
             # The pairs push the weights apart faster than decay holds them: let them grow.
             return x * [1.5, 1.5, 1.0] + [0.0, 0.1 * self.unit(x)[1], 0.4], math.inf
         new = to_vector(update(problem, overlaps, conjugate))
-        if self._odd:  # linear through 0, so that a deviation that dies out is found at once
+        if self._odd and x[0] == 0:
+            # Q = 0 is exact. Linear through it, so that a Q that dies out is found at once.
             new[1] *= x[1] / to_vector(self.resolved(overlaps))[1]
         plain = to_overlaps(new)
         new[0] = x[0] + (new[0] - x[0]) / max(1.0, label_stiffness(problem, overlaps, average))
