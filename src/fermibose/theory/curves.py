@@ -23,8 +23,8 @@ from fermibose.plotting import COLOURS, figure
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import to_overlaps, to_vector
-from fermibose.theory.solution import Solution
-from fermibose.theory.solve import solve
+from fermibose.theory.solution import Overlaps, Solution
+from fermibose.theory.solve import jumped, solve
 
 SYMBOLS = {
     "alpha": "α",
@@ -51,6 +51,7 @@ QUANTITIES = (
 
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
 _KNOWN = 5  # points that predict the next
+_LOOK = 5  # points after which all states are searched for again
 
 
 @dataclass(frozen=True)
@@ -170,14 +171,39 @@ def _continue_along(
             known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
             follows = bool(points) and isinstance(points[-1], Solution)
             start = _predict(known, parameter, getattr(problem, parameter)) if follows else None
-            points.append(attempt(problem, start, tol=tol))
+            look = len(points) % _LOOK == 0 or len(points) == len(problems) - 1
+            if start is None or not look:
+                points.append(attempt(problem, start, tol=tol))
+                continue
+            points.append(attempt(problem, start.overlaps, tol=tol))
+            _look_back(problems, points, start, tol=tol)
     except KeyboardInterrupt as stop:
         raise Interrupted(points) from stop
     return points
 
 
+def _look_back(
+    problems: Sequence[Problem],
+    points: list[Solution | ConvergenceError],
+    expected: Solution,
+    *,
+    tol: float,
+) -> None:
+    """Where the last point, searched afresh, is not the state expected: since when has it been so?"""
+    index, found = len(points) - 1, points[-1]
+    while index > 0 and isinstance(found, Solution) and jumped(expected, found):
+        index -= 1
+        known = points[index]
+        if not isinstance(known, Solution):
+            return
+        again = attempt(problems[index], found.overlaps, tol=tol)
+        if isinstance(again, Solution) and jumped(known, again):
+            points[index] = again
+        expected, found = known, again
+
+
 def attempt(
-    problem: Problem, start: Solution | None = None, *, tol: float | None = None
+    problem: Problem, start: Solution | Overlaps | None = None, *, tol: float | None = None
 ) -> Solution | ConvergenceError:
     """``solve``, with a failure returned instead of raised."""
     try:

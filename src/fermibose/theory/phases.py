@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fermibose.checks import number
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
-from fermibose.plotting import figure
+from fermibose.plotting import COLOURS, figure
 from fermibose.theory.curves import (
     COLUMNS,
     SYMBOLS,
@@ -24,7 +24,12 @@ from fermibose.theory.curves import (
 )
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.solution import Solution
+from fermibose.theory.search import apart
+from fermibose.theory.solution import Candidate, Solution
+
+_JUMP = COLOURS["highlight"]  # a line across which the solution jumps
+_FIRST_ORDER, _BOTH = "first-order jump", "two states coexist"
+_ORDER_ENDS = "order ends (within RS)"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,32 @@ class PhaseDiagram:
         rows = [[np.nan if s is None else getattr(s, name) for s in row] for row in self.solutions]
         return np.array(rows, dtype=float)
 
+    @property
+    def coexistence(self) -> NDArray[np.bool_]:
+        """Where another stable state was found beside the solution, shape (rows, columns)."""
+        return np.array([[_metastable(s) != [] for s in row] for row in self.solutions])
+
+    @property
+    def jumps(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Between which neighbours the solution jumps from one state to another: first order.
+
+        Along x, shape (rows, columns − 1), and along y, (rows − 1, columns). It does where the
+        solution of one point is nearer to another stable state of the other one than to its
+        solution; a jump between points neither of which has both states is not seen.
+        """
+        grid = self.solutions
+        rows, columns = len(grid), self.x_values.size
+        along_x = [[_jump(row[i], row[i + 1]) for i in range(columns - 1)] for row in grid]
+        along_y = [
+            [_jump(grid[j][i], grid[j + 1][i]) for i in range(columns)] for j in range(rows - 1)
+        ]
+        shapes = ((rows, columns - 1), (rows - 1, columns))
+        one, other = (
+            np.array(jumps, dtype=bool).reshape(shape)
+            for jumps, shape in zip((along_x, along_y), shapes, strict=True)
+        )
+        return one, other
+
     def save_csv(self, path: str | Path) -> None:
         """One row a point: both parameters and every quantity of a solution."""
         x, y = np.meshgrid(self.x_values, self.y_values)
@@ -51,9 +82,9 @@ class PhaseDiagram:
         write_csv(path, grid | {name: self.map(name).ravel() for name in COLUMNS})
 
     def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
-        """A map of one quantity, with the lines where order and where replica symmetry end.
+        """A map of one quantity, with lines where order and replica symmetry end and states jump.
 
-        A single row or column is drawn as the line it is.
+        Hatched where two states coexist. A single row or column is drawn as the line it is.
         """
         check_quantity(quantity)
         with figure(path, size=(5.6, 4.0)) as (fig, ax):
@@ -68,7 +99,12 @@ class PhaseDiagram:
         axes = [(self.x, self.x_values), (self.y, self.y_values)]
         (along, values), (fixed, at) = axes if self.y_values.size == 1 else axes[::-1]
         stable = self.map("rs_stable").ravel() != 0
+        jumps_x, jumps_y = self.jumps
         draw_stability(ax, values, self.map(quantity).ravel(), stable, marker=".")
+        jumps = (jumps_x if self.y_values.size == 1 else jumps_y).ravel()
+        for i in np.flatnonzero(jumps):
+            label = _FIRST_ORDER if i == np.flatnonzero(jumps)[0] else None
+            ax.axvline((values[i] + values[i + 1]) / 2, color=_JUMP, ls="-.", label=label)
         ax.set_title(f"{SYMBOLS[fixed]} = {at[0]:g}", loc="left")
         ax.set(xlabel=SYMBOLS[along] + missing(self.failures), ylabel=quantity.replace("_", " "))
 
@@ -76,16 +112,55 @@ class PhaseDiagram:
         axes = (self.x_values, self.y_values)
         colours = ax.pcolormesh(*axes, self.map(quantity), shading="nearest", cmap="viridis")
         fig.colorbar(colours, label=quantity.replace("_", " "))
-        # The stiffness vanishes on both sides of the transition.
+        along_x, along_y = self.jumps
+        # The stiffness vanishes on both sides of a continuous transition, not of a jump.
         stiffness = np.abs(self.map("label_stiffness"))
         order = np.where(self.map("M") > 0, stiffness, -stiffness)
+        order[:, 1:][along_x] = order[1:][along_y] = np.nan
         at = np.log(np.clip(self.map("at_eigenvalue"), 1e-9, 1e9))
-        for values, name, style in ((order, "M = 0", "-"), (at, "AT = 1", "--")):
+        for values, name, style in ((order, _ORDER_ENDS, "-"), (at, "AT = 1", "--")):
             if np.nanmin(values) < 0 < np.nanmax(values):
                 ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
                 ax.plot([], [], color="grey", linestyle=style, label=name)
+        self._draw_jumps(ax, along_x, along_y)
+        if self.coexistence.any():
+            here = self.coexistence.astype(float)
+            ax.contourf(*axes, here, [0.5, 1.5], colors="none", hatches=["///"])
+            ax.fill_between([], [], facecolor="none", edgecolor="grey", hatch="///", label=_BOTH)
         ax.set(xlabel=SYMBOLS[self.x] + missing(self.failures), ylabel=SYMBOLS[self.y])
         ax.grid(False)
+
+
+    def _draw_jumps(self, ax: Any, along_x: NDArray[np.bool_], along_y: NDArray[np.bool_]) -> None:
+        """The sides of the cells across which the solution jumps."""
+        x, y = _edges(self.x_values), _edges(self.y_values)
+        upright = [([x[i + 1]] * 2, [y[j], y[j + 1]]) for j, i in np.argwhere(along_x)]
+        level = [([x[i], x[i + 1]], [y[j + 1]] * 2) for j, i in np.argwhere(along_y)]
+        for k, side in enumerate(upright + level):
+            ax.plot(*side, color=_JUMP, lw=2.5, label=None if k else _FIRST_ORDER)
+
+
+def _edges(values: Array) -> Array:
+    """Sides of the cells around some values: half-way between them."""
+    middle = (values[1:] + values[:-1]) / 2
+    ends = 2 * values[[0, -1]] - middle[[0, -1]]
+    return np.concatenate([ends[:1], middle, ends[1:]])
+
+
+def _metastable(solution: Solution | None) -> list[Candidate]:
+    """The stable states beside a solution."""
+    return [] if solution is None else [r for r in solution.rivals if r.stable]
+
+
+def _jump(one: Solution | None, other: Solution | None) -> bool:
+    """Whether the solutions of two neighbours are different states, as far as both are known."""
+    if one is None or other is None:
+        return False
+    a, b = one.candidate, other.candidate
+    gap = apart(a, b)
+    return any(apart(r, b) < gap for r in _metastable(one)) or any(
+        apart(r, a) < gap for r in _metastable(other)
+    )
 
 
 def phase_diagram(

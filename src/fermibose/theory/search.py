@@ -31,7 +31,7 @@ _MANNERS: tuple[_Manner, ...] = (
     (10 * ROUGH, 0.5, 300),
     (10 * ROUGH, 0.2, 500),
 )
-_PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unstable state again
+_PATIENT = _MANNERS[2:]
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class _Start:
     """Where an iteration begins, and how patient it is."""
 
     overlaps: Overlaps
-    manners: tuple[_Manner, ...] = _MANNERS
-    tol: float = ROUGH
+    patient: bool = False  # plain steps for long: acceleration would find an unstable state again
     to_order: bool = False  # from M = 0 to any M > 0: in vain where one is known
 
 
@@ -73,7 +72,7 @@ def explore(problem: Problem, starts: Iterable[Overlaps]) -> list[Found]:
             failed.append(result)
         elif not any(same(problem, result.candidate, f.candidate) for f in found):
             found.append(result)
-            queue += [] if result.cold else _kicks(problem, result.candidate)
+            queue += [] if result.cold else _kicks(result.candidate)
     if not found:
         raise _failure(problem, failed)
     return sorted(found, key=lambda f: f.candidate.rank)
@@ -101,7 +100,7 @@ def settle(problem: Problem, state: Candidate) -> list[Found]:
         starts += [Overlaps(0.05 * math.sqrt(q), at.Q + 0.0025 * q, at.chi)]
     if at.Q < _SAME * q:
         starts += [replace(at, Q=at.Q + 0.05 * q, chi=0.95 * at.chi)]
-    results = [_search(problem, _Start(start, _PATIENT, ROUGH / 100)) for start in starts]
+    results = [_search(problem, _Start(start, patient=True)) for start in starts]
     return [r for r in results if isinstance(r, Found)]
 
 
@@ -162,31 +161,33 @@ def _curvature(problem: Problem) -> float:
     return 4 * slope * problem.alpha * (problem.delta * problem.steepness) ** 2
 
 
-def _kicks(problem: Problem, candidate: Candidate) -> list[_Start]:
+def _kicks(candidate: Candidate) -> list[_Start]:
     """Starts off an unstable state, along the directions in which it is unstable."""
-    state, stability = candidate.overlaps, candidate.stability
-    q = state.q(problem.beta)
-    kicks = []
+    state, stability, q = candidate.overlaps, candidate.stability, candidate.q
+    size, kicks = math.sqrt(q), []
     if not candidate.ordered and candidate.label_stiffness < 0:
-        sizes = [part * math.sqrt(q) for part in (0.3, 0.05)]
-        kicks += [(Overlaps(M, state.Q + M**2, state.chi), True) for M in sizes]
+        far, *near = (Overlaps(a * size, state.Q + a**2 * q, state.chi) for a in (0.7, 0.3, 0.05))
+        kicks += [_Start(far), *(_Start(at, patient=True, to_order=True) for at in near)]
     if stability.freezing < 0:
-        kicks += [(replace(state, Q=state.Q + 0.1 * q, chi=0.9 * state.chi), False)]
+        frozen = replace(state, Q=state.Q + 0.1 * q, chi=0.9 * state.chi)
+        kicks += [_Start(frozen, patient=True)]
     if stability.size < 0 or (candidate.ordered and stability.state < 0):
-        parts = [(math.sqrt(part), part) for part in (0.5, 2.0)]
-        kicks += [(Overlaps(a * state.M, b * state.Q, b * state.chi), False) for a, b in parts]
-    return [_Start(at, _PATIENT, ROUGH / 100, to_order) for at, to_order in kicks]
+        for a in (0.7, 1.4):
+            scaled = Overlaps(a * state.M, a**2 * state.Q, a**2 * state.chi)
+            kicks += [_Start(scaled, patient=True)]
+    return kicks
 
 
 def _search(problem: Problem, start: _Start) -> Found | FixedPoint:
     """A saddle point near a start on the coarse grid; the failed iteration if there is none."""
     count = 0
-    for threshold, damping, most in start.manners:
+    manners, tol = (_PATIENT, ROUGH / 100) if start.patient else (_MANNERS, ROUGH)
+    for threshold, damping, most in manners:
         saddle, history = SaddlePoint(problem, coarseness=COARSE), Steps()
         point = iterate(
             saddle,
             to_vector(start.overlaps),
-            tol=start.tol,
+            tol=tol,
             max_iterations=most,
             history=history,
             accelerate_below=threshold,

@@ -159,6 +159,11 @@ def neighbour(problem: Problem, state: Solution) -> Solution | None:
     return None
 
 
+def jumped(one: Solution, other: Solution) -> bool:
+    """Whether two solutions of neighbouring problems are states too far apart to be one."""
+    return apart(one.candidate, other.candidate) > _STRIDE
+
+
 def _check(problem: Problem, tol: float | None) -> None:
     check_problem(problem)
     if tol is not None:
