@@ -21,6 +21,7 @@ COARSE = 2.2  # coarseness of the grid: good to 1e-4 in M (benchmarks/theory.py,
 ROUGH = 1e-4  # residual at which a fine grid can take over
 _SAME = 100 * ROUGH  # distance up to which two finds are one
 _TINY = 0.1  # M/√q that a rough iteration may have left of M = 0, or not yet gained
+_SOFT = 0.2  # stiffness of a state whose neighbour's may be below 0
 _MOST = 12  # searches from unstable states
 
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
@@ -96,9 +97,9 @@ def settle(problem: Problem, state: Candidate) -> list[Found]:
     """Where plain steps lead from a state of a neighbouring problem, also if M or Q may grow."""
     at, q = state.overlaps, state.q
     starts = [at]
-    if at.M == 0:
+    if at.M == 0 and state.label_stiffness < _SOFT:
         starts += [Overlaps(0.05 * math.sqrt(q), at.Q + 0.0025 * q, at.chi)]
-    if at.Q < _SAME * q:
+    if at.Q < _SAME * q and state.stability.freezing < _SOFT:
         starts += [replace(at, Q=at.Q + 0.05 * q, chi=0.95 * at.chi)]
     results = [_search(problem, _Start(start, patient=True)) for start in starts]
     return [r for r in results if isinstance(r, Found)]
@@ -121,6 +122,8 @@ def flat_starts(problem: Problem) -> list[Overlaps]:
     starts = [Overlaps(0.0, _natural(problem) / 4, 0.3 * chi)]
     if (q := _free(problem)) > _natural(problem):
         starts += [Overlaps(0.0, 0.5 * q, 0.5 * chi)]
+    if (q := math.sqrt(_natural(problem) * _worthwhile(problem))) > 2 * _natural(problem):
+        starts += [Overlaps(0.0, q, 0.2 * chi)]
     if (stiff := problem.weight_decay + _curvature(problem)) > 0:
         starts += [Overlaps(0.0, 1e-6 / (stiff * problem.beta), 1 / stiff)]
     return starts
