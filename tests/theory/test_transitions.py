@@ -1,5 +1,5 @@
-"""Transitions along a parameter. Oracles: the equations solved backwards (λ_w as a function of χ has
-its folds at the spinodals), ∂f/∂λ_w = q/2 on both sides of a crossing, branches found one by one."""
+"""Transitions along a parameter. Oracles: the equations solved backwards (λ_w as a function of χ
+has its folds at the spinodals), ∂f/∂λ_w = q/2 on both sides of a crossing, branches one by one."""
 
 from dataclasses import replace
 
@@ -8,7 +8,15 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 
 from fermibose.errors import InputError
-from fermibose.theory import Overlaps, Problem, branches, critical_point, phase_diagram, solve, trace
+from fermibose.theory import (
+    Overlaps,
+    Problem,
+    branches,
+    critical_point,
+    phase_diagram,
+    solve,
+    trace,
+)
 from fermibose.theory.replica import SaddlePoint
 
 # Bosons press the weights together at large decay, and cannot at small decay; M = 0 throughout.
@@ -42,7 +50,7 @@ def test_a_spinodal_is_a_fold_of_the_equations_solved_backwards():
     )
     found = critical_point(PRESSED, "weight_decay", between=(0.01, 0.05), kind="spinodal", tol=2e-6)
     assert found == pytest.approx(-fold.fun, abs=4e-6)
-    with pytest.raises(InputError, match="still one at 0.001"):
+    with pytest.raises(InputError, match=r"still one at 0\.001"):
         critical_point(PRESSED, "weight_decay", between=(0.05, 0.001), kind="spinodal")
 
 

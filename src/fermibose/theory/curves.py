@@ -189,7 +189,7 @@ def _look_back(
     *,
     tol: float,
 ) -> None:
-    """Where the last point, searched afresh, is not the state expected: since when has it been so?"""
+    """Where the last point, searched afresh, is not the state expected: since when is it not?"""
     index, found = len(points) - 1, points[-1]
     while index > 0 and isinstance(found, Solution) and jumped(expected, found):
         index -= 1

@@ -95,9 +95,10 @@ def iterate(
 
     Until the residual is at most ``accelerate_below`` the steps are plain and shortened by
     ``damping``; from then on Anderson acceleration proposes them. A move longer than
-    ``largest_move`` in any coordinate, in units of ``unit(x)``, is shortened. An acceleration that makes the residual ten
-    times its best goes back there and takes damped steps for a while; one that stops improving ends
-    the iteration, not converged. A history passed in is used and extended.
+    ``largest_move`` in any coordinate, in units of ``unit(x)``, is shortened. An acceleration that
+    makes the residual ten times its best goes back there and takes damped steps for a while; one
+    that stops improving ends the iteration, not converged. A history passed in is used and
+    extended.
     """
     history = Steps() if history is None else history
     best_x, best_change, best, best_count = x, np.zeros_like(x), math.inf, 0

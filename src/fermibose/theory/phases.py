@@ -130,7 +130,6 @@ class PhaseDiagram:
         ax.set(xlabel=SYMBOLS[self.x] + missing(self.failures), ylabel=SYMBOLS[self.y])
         ax.grid(False)
 
-
     def _draw_jumps(self, ax: Any, along_x: NDArray[np.bool_], along_y: NDArray[np.bool_]) -> None:
         """The sides of the cells across which the solution jumps."""
         x, y = _edges(self.x_values), _edges(self.y_values)

@@ -310,7 +310,7 @@ def stability_of(saddle: SaddlePoint, overlaps: Overlaps) -> Stability:
     q, chi = overlaps.q(beta), overlaps.chi
     here = np.array([overlaps.M, overlaps.Q, chi])
     moves = np.diag([math.sqrt(q), q, chi]) * _PROBE
-    narrow = overlaps.Q < _NARROW * q
+    narrow = _NARROW * q > overlaps.Q
 
     def slope(x: Array, *, wider: bool = False) -> Array:
         state = Overlaps(*(float(v) for v in x))

@@ -99,7 +99,7 @@ def settle(problem: Problem, state: Candidate) -> list[Found]:
     starts = [at]
     if at.M == 0 and state.label_stiffness < _SOFT:
         starts += [Overlaps(0.05 * math.sqrt(q), at.Q + 0.0025 * q, at.chi)]
-    if at.Q < _SAME * q and state.stability.freezing < _SOFT:
+    if _SAME * q > at.Q and state.stability.freezing < _SOFT:
         starts += [replace(at, Q=at.Q + 0.05 * q, chi=0.95 * at.chi)]
     results = [_search(problem, _Start(start, patient=True)) for start in starts]
     return [r for r in results if isinstance(r, Found)]
@@ -214,7 +214,7 @@ def _candidate(saddle: SaddlePoint, overlaps: Overlaps) -> Candidate:
     it is not.
     """
     candidate = saddle.candidate(replace(overlaps, M=abs(overlaps.M)))
-    if candidate.overlaps.M == 0 or candidate.overlaps.M > _TINY * math.sqrt(candidate.q):
+    if candidate.overlaps.M == 0 or _TINY * math.sqrt(candidate.q) < candidate.overlaps.M:
         return candidate
     flat = saddle.candidate(Overlaps(0.0, overlaps.Q - overlaps.M**2, overlaps.chi))
     return candidate if flat.label_stiffness < 0 < candidate.label_stiffness else flat

@@ -37,7 +37,7 @@ from fermibose.theory.search import (
 )
 from fermibose.theory.solution import Overlaps, Solution
 
-_SHARPEST = 2e-3  # thermal width of clusters, in units of their distance, that a table resolves
+_SHARPEST = 2e-3  # thermal width of clusters, in units of their mean, that a table resolves
 _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a transition
 _EQUAL = 1e-3  # difference of free energies that the coarse grid cannot judge, relative
 
@@ -103,10 +103,11 @@ def solve(
 def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, ...]:
     """Every saddle point found, from many more starts than ``solve`` takes.
 
-    The stable ones come first, in the order of their free energy, so the first is the solution; then
-    the unstable ones, in the same order. ``stable`` tells which is which, ``stability`` against what:
-    M and q (``state``; a state of M = 0 grows a magnetisation where ``label_stiffness`` < 0) or Q
-    (``freezing``), and ``rs_stable`` whether replica symmetry holds in it (AT).
+    The stable ones come first, in the order of their free energy, so the first is the solution;
+    then the unstable ones, in the same order. ``stable`` tells which is which, ``stability``
+    against what: M and q (``state``; a state of M = 0 grows a magnetisation where
+    ``label_stiffness`` < 0) or Q (``freezing``), and ``rs_stable`` whether replica symmetry holds
+    in it (AT).
     """
     _check(problem, tol)
     _check_sharpness(problem)
@@ -187,8 +188,8 @@ def _check_start(start: Any) -> None:
 def _check_sharpness(problem: Problem) -> None:
     """Refuse clusters whose thermal width s = Δ√(χ/β), with χ about 1/λ_w, no table resolves.
 
-    That is so where their distance 2mM is 1/``_SHARPEST`` times as much. M is that of Δ = 0; where it
-    is 0 a narrow field has a table as narrow as itself.
+    That is so where their mean mM is 1/``_SHARPEST`` times as much. M is that of Δ = 0; where it is
+    0 a narrow field has a table as narrow as itself.
     """
     if problem.zero_temperature:
         return
@@ -198,8 +199,8 @@ def _check_sharpness(problem: Problem) -> None:
         raise ConvergenceError(
             f"delta = {problem.delta:g} is too small for beta = {problem.beta:g}: clusters at "
             f"±{mean:.2g} spread by {s:.1g} at most, less than the grid resolves "
-            f"({_SHARPEST * mean:.1g}); use a larger delta (M changes by about 5 delta² there), or a "
-            "smaller beta"
+            f"({_SHARPEST * mean:.1g}); use a larger delta (M changes by about 5 delta² there), or "
+            "a smaller beta"
         )
 
 
@@ -224,8 +225,7 @@ def _best(problem: Problem, every: Sequence[Found], *, tol: float | None) -> Sol
     alike = [
         f
         for f in every[1:]
-        if f.candidate.stable
-        and f.candidate.free_energy - first.free_energy < _EQUAL * scale
+        if f.candidate.stable and f.candidate.free_energy - first.free_energy < _EQUAL * scale
     ]
     solutions, failure = [], None
     for found in [every[0], *alike] if first.stable else every[:1]:

@@ -1,8 +1,8 @@
 """Transitions along one parameter: where a phase ends, where two change places, where one vanishes.
 
-All of them are those of replica-symmetric states. Where AT > 1 replica symmetry is an approximation,
-and so is where its phases end: at the default point order ends at Δ = 0.9153 within replica symmetry,
-where AT is about 6.
+All of them are those of replica-symmetric states. Where AT > 1 replica symmetry is an
+approximation, and so is where its phases end: at the default point order ends at Δ = 0.9153 within
+replica symmetry, where AT is about 6.
 """
 
 import math
@@ -45,14 +45,14 @@ def critical_point(
     All within replica symmetry, which is an approximation wherever AT > 1 at that value.
 
     ``order``: the state with M = 0 starts to grow a magnetisation, 1 + χαm² E[y·∇²F y] = 0: the
-    continuous transition to M > 0 (α_c, Δ_c, ρ_c). Warns (TransitionWarning) where another state has
-    a lower free energy there, for then a first-order transition came before.
-    ``at``: the de Almeida-Thouless eigenvalue of the solution is 1; refused where it is infinite (zero
-    temperature), for the weight of the jumps that make it so fades gradually.
+    continuous transition to M > 0 (α_c, Δ_c, ρ_c). Warns (TransitionWarning) where another state
+    has a lower free energy there, for then a first-order transition came before.
+    ``at``: the de Almeida-Thouless eigenvalue of the solution is 1; refused where it is infinite
+    (zero temperature), for the weight of the jumps that make it so fades gradually.
     ``first``: the free energies of two states cross, and the solution jumps from one to the other:
     those of lowest free energy at the two ends of the interval.
-    ``spinodal``: the state of lowest free energy at ``between[0]``, followed towards ``between[1]``,
-    ceases to exist or becomes unstable. Exchange the ends for the other spinodal.
+    ``spinodal``: the state of lowest free energy at ``between[0]``, followed towards
+    ``between[1]``, ceases to exist or becomes unstable. Exchange the ends for the other spinodal.
     """
     check_problem(problem)
     check_parameter(parameter)
@@ -105,10 +105,10 @@ def _order(line: _Line, ends: tuple[float, float]) -> float:
     value = _root(line, "order", margin, ends)
     flat, best = disordered(line.at(value)), solve(line.at(value))
     lower = flat.free_energy - best.free_energy > _LOWER * _scale(flat)
-    if lower or best.M > _ORDERED * math.sqrt(best.q):
+    if lower or _ORDERED * math.sqrt(best.q) < best.M:
         warnings.warn(
-            f"at {line.named(value)} the state of M = 0 becomes unstable, but the solution there is "
-            f"another one (M = {best.M:.3g}, q = {best.q:.3g}): it took over in a first-order "
+            f"at {line.named(value)} the state of M = 0 becomes unstable, but the solution there "
+            f"is another one (M = {best.M:.3g}, q = {best.q:.3g}): it took over in a first-order "
             "transition before; use kind='first' to find that",
             TransitionWarning,
             stacklevel=3,
@@ -186,7 +186,7 @@ def _third(line: _Line, value: float) -> InputError:
 
 
 def _spinodal(line: _Line, ends: tuple[float, float]) -> float:
-    values, states = line.follow(*ends)
+    values, _ = line.follow(*ends)
     if values[-1] == ends[1]:
         raise InputError(
             f"no transition of kind 'spinodal' between {line.named(ends[0])} and {ends[1]:g}: the "
