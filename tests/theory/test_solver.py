@@ -23,6 +23,7 @@ from fermibose.theory.fixed_point import iterate
 from fermibose.theory.replica import SaddlePoint, to_overlaps, to_vector, update
 
 solve_module = importlib.import_module("fermibose.theory.solve")  # the package has a function of it
+search_module = importlib.import_module("fermibose.theory.search")
 
 # M, q, ε_g, accuracy, AT of an independent solver; M to 1e-5, ε_g to 1e-7. Its row at α = 5 is off
 # by more than that: test_brute_force.py shows why, and compares it where it is right.
@@ -185,7 +186,7 @@ def test_hard_points_are_reached_from_nothing(problem):
     """The plain equations, evaluated once more on a finer grid, give the solution back."""
     solution = solve(problem)
     assert solution.M >= 0
-    assert solution.candidate.locally_stable
+    assert solution.stable
     saddle = SaddlePoint(problem, coarseness=0.8)
     plain = update(problem, solution.overlaps, saddle.evaluate(solution.overlaps)[1])
     stiffness = max(1.0, solution.label_stiffness)
@@ -279,22 +280,21 @@ def test_a_hopeless_temperature_is_refused_without_trying_every_manner(monkeypat
         manners.append(kwargs["damping"])
         return iterate(*args, **kwargs)
 
-    monkeypatch.setattr(solve_module, "iterate", counting)
+    monkeypatch.setattr(search_module, "iterate", counting)
     with pytest.raises(ConvergenceError, match="too large here"):
         solve(Problem(beta=2000.0))
-    assert set(manners) == {1.0}  # one manner a start: rounding would stop the others too
+    # One manner a start, and nothing after them: rounding would stop the others too.
+    assert manners == [0.5] * len(search_module.all_starts(Problem(beta=2000.0)))
 
 
 @pytest.mark.parametrize("beta", [1000.0, 2000.0])
 def test_what_will_be_refused_is_not_refined(monkeypatch, beta):
     """The coarse grid sees the same weight lost: hundreds of iterations would end in it too."""
 
-    def searching(*args, **kwargs):
-        if "damping" not in kwargs:
-            pytest.fail("iterated in vain")
-        return iterate(*args, **kwargs)
+    def refining(*_, **__):
+        pytest.fail("iterated in vain")
 
-    monkeypatch.setattr(solve_module, "iterate", searching)
+    monkeypatch.setattr(solve_module, "iterate", refining)
     with pytest.raises(ConvergenceError, match="too large here"):
         solve(Problem(beta=beta, delta=0.6))
 
@@ -311,8 +311,8 @@ def test_a_response_is_that_of_the_present_lattice():
 
 def test_a_state_known_to_be_unstable_is_not_a_solution(monkeypatch):
     """Only M = 0 is found, and it is unstable: raised with the state, never returned."""
-    flat = solve_module._search(Problem(), solve_module._mixed(Problem()))
-    monkeypatch.setattr(solve_module, "_explore", lambda *_: [flat])
+    flat = search_module.explore(Problem(), search_module.flat_starts(Problem()))
+    monkeypatch.setattr(solve_module, "explore", lambda *_: flat[-1:])
     with pytest.raises(ConvergenceError, match="no stable solution") as caught:
         solve(Problem())
     assert caught.value.state.M == 0.0
@@ -328,15 +328,16 @@ def test_clusters_too_sharp_for_the_search_are_refused():
 
 
 def test_branches_and_their_free_energies():
-    flat, ordered = branches(Problem())
+    ordered, flat = branches(Problem())
     assert flat.M == 0.0
-    assert ordered is not None
+    assert ordered.stable
+    assert not flat.stable
     assert pytest.approx(1.018320, abs=3e-6) == ordered.M
     assert ordered.free_energy < flat.free_energy
     assert flat.label_stiffness < 0  # M = 0 is a saddle here
     assert disordered(Problem()).free_energy == pytest.approx(flat.free_energy, abs=1e-12)
-    flat, ordered = branches(Problem(delta=1.0))
-    assert ordered is None
+    (flat,) = branches(Problem(delta=1.0))
+    assert flat.stable
     assert flat.q == pytest.approx(1.738806, abs=1e-5)
 
 
@@ -354,11 +355,11 @@ def test_the_lower_of_two_stable_branches_is_returned():
     """Nearly only bosons: an ordered state exists, but weights near 0 cost less."""
     problem = Problem(alpha=3.05, delta=0.278, beta=29.3, d_f=0.785, weight_decay=0.0181, m=0.737,
                       rho=0.996, softness=0.00017)  # fmt: skip
-    flat, ordered = branches(problem)
-    assert ordered is not None
+    flat, ordered, between = branches(problem)
     assert ordered.M > 1
-    assert flat.candidate.locally_stable
-    assert flat.free_energy < ordered.free_energy
+    assert (flat.stable, ordered.stable, between.stable) == (True, True, False)
+    assert 0 < between.M < ordered.M
+    assert flat.free_energy < ordered.free_energy < between.free_energy
     assert solve(problem).M == 0.0
 
 
@@ -386,6 +387,7 @@ def test_what_did_not_converge_is_an_error_that_carries_the_state(monkeypatch):
     assert not caught.value.state.converged
     assert caught.value.state.residual > 1e-10
     everywhere = True
+    monkeypatch.setattr(search_module, "iterate", hurried)
     with pytest.raises(ConvergenceError, match="pass its solution as start") as caught:
         solve(Problem())
     assert isinstance(caught.value.state, Overlaps)

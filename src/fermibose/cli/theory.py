@@ -136,6 +136,13 @@ def _print_point(solution: "Solution") -> None:
             "these numbers are an approximation, usually a good one for M and q",
             soft_wrap=True,
         )
+    for other in solution.rivals:
+        if other.stable:
+            console.print(
+                f"beside it there is a metastable state: M {other.overlaps.M:.4f}, "
+                f"q {other.q:.4f}, free energy {other.free_energy:.5f}",
+                soft_wrap=True,
+            )
 
 
 _METHODS = ("amp", "bp", "hmc", "ground")

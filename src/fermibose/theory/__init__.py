@@ -9,7 +9,7 @@ from fermibose.theory.broken import BrokenSolution, StableError, solve_broken
 from fermibose.theory.broken_curves import BrokenCurve, critical_point_broken, trace_broken
 from fermibose.theory.curves import SYMBOLS, Curve, draw_stability, missing, trace
 from fermibose.theory.fixed_point import ConvergenceError, Steps
-from fermibose.theory.phases import PhaseDiagram, critical_point, phase_diagram
+from fermibose.theory.phases import PhaseDiagram, phase_diagram
 from fermibose.theory.points import Failure, Solutions, check_quantity, solve_many
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint
@@ -22,10 +22,12 @@ from fermibose.theory.solution import (
     Overlaps,
     Predictions,
     Solution,
+    Stability,
     generalization_loss,
 )
 from fermibose.theory.solve import branches, disordered, solve
 from fermibose.theory.susceptibility import Slope, specific_heat, susceptibility
+from fermibose.theory.transitions import TransitionWarning, critical_point
 
 __all__ = [
     "QUANTITIES",
@@ -46,8 +48,10 @@ __all__ = [
     "Slope",
     "Solution",
     "Solutions",
+    "Stability",
     "StableError",
     "Steps",
+    "TransitionWarning",
     "branches",
     "check_quantity",
     "critical_point",

@@ -22,14 +22,14 @@ from fermibose.theory.phases import PhaseDiagram
 from fermibose.theory.points import Failure, Solutions
 from fermibose.theory.problem import Problem
 from fermibose.theory.rsb import Clusters
-from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution
+from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution, Stability
 
 _FORMAT = "fermibose theory 1"
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         BrokenCurve, BrokenSolution, Candidate, Clusters, Conjugates, Curve, Failure, Overlaps,
-        PhaseDiagram, Problem, Solution, Solutions,
+        PhaseDiagram, Problem, Solution, Solutions, Stability,
     )
 }  # fmt: skip
 Result = Solution | BrokenSolution | Solutions | Curve | BrokenCurve | PhaseDiagram

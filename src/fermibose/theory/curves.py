@@ -31,6 +31,7 @@ from fermibose.theory.points import (
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import to_overlaps, to_vector
 from fermibose.theory.solution import Solution
+from fermibose.theory.solve import jumped
 
 SYMBOLS = {
     "alpha": "α",
@@ -45,6 +46,7 @@ SYMBOLS = {
 
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
 _KNOWN = 5  # points that predict the next
+_LOOK = 5  # points after which all states are searched for again
 
 
 @dataclass(frozen=True)
@@ -160,10 +162,35 @@ def _continue_along(problems: Sequence[Problem], parameter: str, *, tol: float) 
             known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
             follows = bool(points) and isinstance(points[-1], Solution)
             start = _predict(known, parameter, getattr(problem, parameter)) if follows else None
-            points.append(attempt(problem, start, tol=tol))
+            look = len(points) % _LOOK == 0 or len(points) == len(problems) - 1
+            if start is None or not look:
+                points.append(attempt(problem, start, tol=tol))
+                continue
+            points.append(attempt(problem, start.overlaps, tol=tol))
+            _look_back(problems, points, start, tol=tol)
     except KeyboardInterrupt as stop:
         raise Interrupted(points) from stop
     return points
+
+
+def _look_back(
+    problems: Sequence[Problem],
+    points: list[Attempt],
+    expected: Solution,
+    *,
+    tol: float,
+) -> None:
+    """Where the last point, searched afresh, is not the state expected: since when is it not?"""
+    index, found = len(points) - 1, points[-1]
+    while index > 0 and isinstance(found, Solution) and jumped(expected, found):
+        index -= 1
+        known = points[index]
+        if not isinstance(known, Solution):
+            return
+        again = attempt(problems[index], found.overlaps, tol=tol)
+        if isinstance(again, Solution) and jumped(known, again):
+            points[index] = again
+        expected, found = known, again
 
 
 def _predict(known: Sequence[Solution], parameter: str, value: float) -> Solution:

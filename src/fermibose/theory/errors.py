@@ -23,7 +23,6 @@ from fermibose.theory.replica import SaddlePoint, free_energy, squared_norm, to_
 from fermibose.theory.solution import Conjugates, Overlaps, accuracy
 
 _MOVE = 1e-4  # length of the differences that derivatives are taken by, in units of the state
-_LEAST = 1e-6  # Δ²q in units of 1/max φ′², below which a state has no size of its own
 _ROUNDING = 1e-14  # relative error of the equations in floating point
 _LOGARITHM = 640.0  # size of ln Z as it is computed: its rounding is that of βF
 _SAFETY = 2.0  # of 120 points drawn at random one needs 0.8 of it
@@ -75,9 +74,7 @@ class Sensitivity:
 
         The move of χ comes last: for the others the channel need not be evaluated again.
         """
-        problem, size = saddle.problem, to_overlaps(x).q(saddle.problem.beta)
-        size = math.sqrt(max(size, _LEAST / (problem.delta * problem.steepness) ** 2))
-        moves = _MOVE * np.array([size, size, 1.0])
+        moves = _MOVE * saddle.unit(x)
         free = np.array([x[0] != 0, True, True])
         slope, slopes = np.zeros((x.size, x.size)), np.zeros_like(x)
         for i in np.flatnonzero(free):

@@ -39,14 +39,18 @@ class Steps:
             self.effects = [*self.effects[1 - self.depth :], change - self.last[1]]
         self.last = (x, change)
 
-    def propose(self) -> Array:
-        """The next point: the affine combination of the last steps with the least change."""
+    def propose(self, unit: Array | None = None) -> Array:
+        """The next point: the affine combination of the last steps with the least change.
+
+        unit: what change of each coordinate counts as 1.
+        """
         assert self.last is not None
         x, change = self.last
         if not self.moves:
             return x + change
         moves, effects = np.array(self.moves).T, np.array(self.effects).T
-        weights = np.linalg.lstsq(effects, change, rcond=1e-10)[0]
+        size = 1.0 if unit is None else unit
+        weights = np.linalg.lstsq((effects.T / size).T, change / size, rcond=1e-10)[0]
         accelerated: Array = x + change - (moves + effects) @ weights
         return accelerated
 
@@ -85,14 +89,16 @@ def iterate(
     accelerate_below: float = math.inf,
     damping: float = 0.5,
     largest_move: float = 1.0,
+    unit: Callable[[Array], Array] = np.ones_like,
 ) -> FixedPoint:
     """Iterate x → g(x) until the residual is at most tol.
 
     Until the residual is at most ``accelerate_below`` the steps are plain and shortened by
     ``damping``; from then on Anderson acceleration proposes them. A move longer than
-    ``largest_move`` in any coordinate is shortened. An acceleration that makes the residual ten
-    times its best goes back there and takes damped steps for a while; one that stops improving ends
-    the iteration, not converged. A history passed in is used and extended.
+    ``largest_move`` in any coordinate, in units of ``unit(x)``, is shortened. An acceleration that
+    makes the residual ten times its best goes back there and takes damped steps for a while; one
+    that stops improving ends the iteration, not converged. A history passed in is used and
+    extended.
     """
     history = Steps() if history is None else history
     best_x, best_change, best, best_count = x, np.zeros_like(x), math.inf, 0
@@ -111,7 +117,8 @@ def iterate(
             history.forget()
             x, change, careful = best_x, best_change, 4
         history.add(x, change)
-        move = history.propose() - x if accelerated and not careful else change * damping
+        scale = unit(x)
+        move = history.propose(scale) - x if accelerated and not careful else change * damping
         careful = max(careful - 1, 0)
-        x = x + move * min(1.0, largest_move / max(float(np.abs(move).max()), 1e-300))
+        x = x + move * min(1.0, largest_move / max(float(np.abs(move / scale).max()), 1e-300))
     return FixedPoint(best_x, best, count, False)

@@ -1,24 +1,20 @@
-"""Phases: the solution on a grid of two parameters, and where along one of them a phase ends."""
+"""Phase diagrams: the solution on a grid of two parameters."""
 
-import math
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.optimize import brentq
+from numpy.typing import ArrayLike, NDArray
 
-from fermibose.checks import choice, number
+from fermibose.checks import number
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
-from fermibose.plotting import figure
+from fermibose.plotting import COLOURS, figure
 from fermibose.theory.curves import (
     SYMBOLS,
     along,
-    at_value,
-    check_parameter,
     draw_stability,
     missing,
     parameter_values,
@@ -33,11 +29,13 @@ from fermibose.theory.points import (
     column,
     points_of,
 )
-from fermibose.theory.problem import Array, Problem, check_problem
-from fermibose.theory.solution import Solution
-from fermibose.theory.solve import disordered, solve
+from fermibose.theory.problem import Array, Problem
+from fermibose.theory.search import apart
+from fermibose.theory.solution import Candidate, Solution
 
-Kind = Literal["order", "at"]
+_JUMP = COLOURS["highlight"]  # a line across which the solution jumps
+_FIRST_ORDER, _BOTH = "first-order jump", "two states coexist"
+_ORDER_ENDS = "order ends (within RS)"
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,36 @@ class PhaseDiagram(Points):
         check_quantity(name)
         return column(self.points, name).reshape(self.y_values.size, self.x_values.size)
 
-    def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
-        """A map of one quantity, with the lines where order and where replica symmetry end.
+    @property
+    def coexistence(self) -> NDArray[np.bool_]:
+        """Where another stable state was found beside the solution, shape (rows, columns)."""
+        return np.array([[_metastable(s) != [] for s in row] for row in self.solutions])
 
-        A single row or column is drawn as the line it is.
+    @property
+    def jumps(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Between which neighbours the solution jumps from one state to another: first order.
+
+        Along x, shape (rows, columns − 1), and along y, (rows − 1, columns). It does where the
+        solution of one point is nearer to another stable state of the other one than to its
+        solution; a jump between points neither of which has both states is not seen.
+        """
+        grid = self.solutions
+        rows, columns = len(grid), self.x_values.size
+        along_x = [[_jump(row[i], row[i + 1]) for i in range(columns - 1)] for row in grid]
+        along_y = [
+            [_jump(grid[j][i], grid[j + 1][i]) for i in range(columns)] for j in range(rows - 1)
+        ]
+        shapes = ((rows, columns - 1), (rows - 1, columns))
+        one, other = (
+            np.array(jumps, dtype=bool).reshape(shape)
+            for jumps, shape in zip((along_x, along_y), shapes, strict=True)
+        )
+        return one, other
+
+    def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
+        """A map of one quantity, with lines where order and replica symmetry end and states jump.
+
+        Hatched where two states coexist. A single row or column is drawn as the line it is.
         """
         check_quantity(quantity)
         with figure(path, size=(5.6, 4.0)) as (fig, ax):
@@ -80,7 +104,12 @@ class PhaseDiagram(Points):
         axes = [(self.x, self.x_values), (self.y, self.y_values)]
         (along, values), (fixed, at) = axes if self.y_values.size == 1 else axes[::-1]
         stable = self.map("rs_stable").ravel() != 0
+        jumps_x, jumps_y = self.jumps
         draw_stability(ax, values, self.map(quantity).ravel(), stable, marker=".")
+        jumps = (jumps_x if self.y_values.size == 1 else jumps_y).ravel()
+        for i in np.flatnonzero(jumps):
+            label = _FIRST_ORDER if i == np.flatnonzero(jumps)[0] else None
+            ax.axvline((values[i] + values[i + 1]) / 2, color=_JUMP, ls="-.", label=label)
         ax.set_title(f"{SYMBOLS[fixed]} = {at[0]:g}", loc="left")
         ax.set(xlabel=SYMBOLS[along] + missing(self.failures), ylabel=quantity.replace("_", " "))
 
@@ -88,16 +117,54 @@ class PhaseDiagram(Points):
         axes = (self.x_values, self.y_values)
         colours = ax.pcolormesh(*axes, self.map(quantity), shading="nearest", cmap="viridis")
         fig.colorbar(colours, label=quantity.replace("_", " "))
-        # The stiffness vanishes on both sides of the transition.
+        along_x, along_y = self.jumps
+        # The stiffness vanishes on both sides of a continuous transition, not of a jump.
         stiffness = np.abs(self.map("label_stiffness"))
         order = np.where(self.map("M") > 0, stiffness, -stiffness)
+        order[:, 1:][along_x] = order[1:][along_y] = np.nan
         at = np.log(np.clip(self.map("at_eigenvalue"), 1e-9, 1e9))
-        for values, name, style in ((order, "M = 0", "-"), (at, "AT = 1", "--")):
+        for values, name, style in ((order, _ORDER_ENDS, "-"), (at, "AT = 1", "--")):
             if np.nanmin(values) < 0 < np.nanmax(values):
                 ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
                 ax.plot([], [], color="grey", linestyle=style, label=name)
+        self._draw_jumps(ax, along_x, along_y)
+        if self.coexistence.any():
+            here = self.coexistence.astype(float)
+            ax.contourf(*axes, here, [0.5, 1.5], colors="none", hatches=["///"])
+            ax.fill_between([], [], facecolor="none", edgecolor="grey", hatch="///", label=_BOTH)
         ax.set(xlabel=SYMBOLS[self.x] + missing(self.failures), ylabel=SYMBOLS[self.y])
         ax.grid(False)
+
+    def _draw_jumps(self, ax: Any, along_x: NDArray[np.bool_], along_y: NDArray[np.bool_]) -> None:
+        """The sides of the cells across which the solution jumps."""
+        x, y = _edges(self.x_values), _edges(self.y_values)
+        upright = [([x[i + 1]] * 2, [y[j], y[j + 1]]) for j, i in np.argwhere(along_x)]
+        level = [([x[i], x[i + 1]], [y[j + 1]] * 2) for j, i in np.argwhere(along_y)]
+        for k, side in enumerate(upright + level):
+            ax.plot(*side, color=_JUMP, lw=2.5, label=None if k else _FIRST_ORDER)
+
+
+def _edges(values: Array) -> Array:
+    """Sides of the cells around some values: half-way between them."""
+    middle = (values[1:] + values[:-1]) / 2
+    ends = 2 * values[[0, -1]] - middle[[0, -1]]
+    return np.concatenate([ends[:1], middle, ends[1:]])
+
+
+def _metastable(solution: Solution | None) -> list[Candidate]:
+    """The stable states beside a solution."""
+    return [] if solution is None else [r for r in solution.rivals if r.stable]
+
+
+def _jump(one: Solution | None, other: Solution | None) -> bool:
+    """Whether the solutions of two neighbours are different states, as far as both are known."""
+    if one is None or other is None:
+        return False
+    a, b = one.candidate, other.candidate
+    gap = apart(a, b)
+    return any(apart(r, b) < gap for r in _metastable(one)) or any(
+        apart(r, a) < gap for r in _metastable(other)
+    )
 
 
 def phase_diagram(
@@ -151,58 +218,3 @@ def _diagram(
     """The diagram of the first rows, as many as were attempted."""
     points = points_of(chain.from_iterable(problems), list(chain.from_iterable(attempts)))
     return PhaseDiagram(x, y, columns, heights[: len(attempts)], points)
-
-
-def critical_point(
-    problem: Problem,
-    parameter: str,
-    *,
-    between: tuple[float, float],
-    kind: Kind = "order",
-    tol: float = 1e-5,
-) -> float:
-    """The value of ``parameter`` in the interval ``between`` at which a phase ends, to ``tol``.
-
-    ``order``: the solution with M = 0 starts to grow a magnetisation, 1 + χαm² E[y·∇²F y] = 0: the
-    continuous transition to M > 0 (α_c, Δ_c, ρ_c). ``at``: the de Almeida-Thouless eigenvalue of
-    the solution of lowest free energy is 1; refused where it is infinite (zero temperature), for
-    the weight of the jumps that make it so fades gradually.
-    """
-    check_problem(problem)
-    check_parameter(parameter)
-    number("tol", tol, above=0)
-    ends = _check_interval(parameter, between)
-    choice("kind", kind, get_args(Kind))
-    last: list[Solution] = []
-
-    def margin(value: float) -> float:
-        there = at_value(problem, parameter, value)
-        if kind == "order":
-            return disordered(there).label_stiffness
-        last[:] = [solve(there, last[0] if last else None)]
-        if math.isinf(last[0].at_eigenvalue):
-            raise InputError(
-                f"the AT eigenvalue is infinite at {parameter} = {value:g}, and passes 1 nowhere: "
-                "it grows with beta wherever forces jump at zero temperature; ask for a finite "
-                "beta, or for another interval"
-            )
-        return 1 - last[0].at_eigenvalue
-
-    low, high = (margin(value) for value in ends)
-    if not low * high < 0:
-        raise InputError(
-            f"no transition of kind {kind!r} between {parameter} = {ends[0]:g} and "
-            f"{ends[1]:g}: the margin is {low:.3g} and {high:.3g} there; widen the interval"
-        )
-    return float(brentq(margin, *ends, xtol=tol))
-
-
-def _check_interval(parameter: str, between: Any) -> tuple[float, float]:
-    """The two ends of an interval, which must be two different finite numbers."""
-    ends = parameter_values(parameter, between)
-    if ends.size != 2 or not np.all(np.isfinite(ends)) or ends[0] == ends[1]:
-        raise InputError(
-            f"between must be two different values of {parameter}, such as (0.5, 2), "
-            f"got {between!r}"
-        )
-    return float(ends[0]), float(ends[1])

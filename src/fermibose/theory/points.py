@@ -18,7 +18,7 @@ from fermibose.errors import InputError
 from fermibose.files import replacing
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem, check_problem
-from fermibose.theory.solution import QUANTITIES, Solution
+from fermibose.theory.solution import QUANTITIES, Overlaps, Solution
 from fermibose.theory.solve import solve
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def solve_many(
 
 
 def attempt(
-    problem: Problem, start: Solution | None = None, *, tol: float | None = None
+    problem: Problem, start: Solution | Overlaps | None = None, *, tol: float | None = None
 ) -> Attempt:
     """``solve``, with a failure returned instead of raised."""
     try:

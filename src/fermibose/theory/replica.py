@@ -22,7 +22,7 @@ everywhere; what adds less than ``_GROWTH``·β to AT counts as none.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,11 +31,15 @@ from fermibose.theory.channel import SQRT2, Axis, Channel, Response
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
 from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution
+from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution, Stability
 
-_SMALLEST = 1e-4  # floor of √(Q − M²), where Q = M²: narrower fields lose their forces to rounding
+_NARROWEST = 1e-4  # √Q in units of √(q − Q): narrower fields lose their forces to rounding
+_SMALLEST = 1e-4  # Δ√Q in units of 1/max φ′, at zero temperature: the same
+_VANISHING = 1e-6  # Δ²q in units of 1/max φ′², at zero temperature, below which there is no weight
 
 _LOST = 1e-5  # weight of the field that floating point may lose
+_PROBE = 1e-3  # relative length of the differences that estimate f''
+_NARROW = 0.1  # Q/q below which they leave the lattice of the state
 
 _GROWTH = 1e-6  # 0.001 at β = 1000, about the coldest that the equations of finite β are solved for
 _AT_TOLERANCE = 0.02  # relative error of AT with which it is left
@@ -125,21 +129,25 @@ def free_energy(problem: Problem, overlaps: Overlaps, average: Averages) -> floa
 
 def to_vector(overlaps: Overlaps) -> Array:
     """Coordinates (M, √(Q − M²), ln χ): free of constraints, and smooth where Q → M²."""
-    deviation = math.sqrt(max(overlaps.Q - overlaps.M**2, _SMALLEST**2))
+    deviation = math.sqrt(max(overlaps.Q - overlaps.M**2, 0.0))
     return np.array([overlaps.M, deviation, math.log(overlaps.chi)])
 
 
 def to_overlaps(x: Array) -> Overlaps:
     """Inverse of :func:`to_vector`."""
     M, deviation, log_chi = (float(v) for v in x)
-    return Overlaps(M, M**2 + max(deviation**2, _SMALLEST**2), math.exp(log_chi))
+    return Overlaps(M, M**2 + deviation**2, math.exp(log_chi))
 
 
 def distance(problem: Problem, a: Overlaps, b: Overlaps) -> float:
-    """Largest difference in M, q, Q and χ, relative to q and to χ where they are above 1."""
+    """Largest difference in M, q, Q and χ: of M in units of √q, of q and Q of q, of χ of χ.
+
+    Weights that vanish, which they can at zero temperature, are measured by what φ can tell apart.
+    """
     beta = problem.beta
-    overlap = max(abs(a.M - b.M), abs(a.Q - b.Q), abs(a.q(beta) - b.q(beta)))
-    return max(overlap / max(1.0, b.q(beta)), abs(a.chi - b.chi) / max(1.0, b.chi))
+    q = max(b.q(beta), _VANISHING / (problem.delta * problem.steepness) ** 2)
+    overlap = max(abs(a.Q - b.Q), abs(a.q(beta) - b.q(beta)))
+    return max(abs(a.M - b.M) / math.sqrt(q), overlap / q, abs(a.chi - b.chi) / b.chi)
 
 
 class SaddlePoint:
@@ -148,6 +156,7 @@ class SaddlePoint:
     def __init__(self, problem: Problem, *, coarseness: float = 1.0, fineness: float = 1.0) -> None:
         self.problem = problem
         self._grid = {"coarseness": coarseness, "fineness": fineness}
+        self._odd = problem.odd
         self.lattice: Lattice | None = None
         self._last: tuple[Overlaps, Averages, Conjugates] | None = None
         self._response: tuple[Overlaps, Response] | None = None
@@ -163,31 +172,58 @@ class SaddlePoint:
         average, conjugate = self.evaluate(overlaps)
         if problem.weight_decay + conjugate.chi <= 0:
             # The pairs push the weights apart faster than decay holds them: let them grow.
-            return np.array([1.5 * x[0], 1.5 * abs(x[1]) + 0.1, x[2]]), math.inf
+            return x * [1.5, 1.5, 1.0] + [0.0, 0.1 * self.unit(x)[1], 0.4], math.inf
         new = to_vector(update(problem, overlaps, conjugate))
+        if self._odd and x[0] == 0:
+            # Q = 0 is exact. Linear through it, so that a Q that dies out is found at once.
+            new[1] *= x[1] / to_vector(self.resolved(overlaps))[1]
         plain = to_overlaps(new)
-        # Linear through 0, so that a deviation that dies out is found at once.
-        new[1] *= x[1] / to_vector(overlaps)[1]
         new[0] = x[0] + (new[0] - x[0]) / max(1.0, label_stiffness(problem, overlaps, average))
         return new, distance(problem, plain, overlaps)
+
+    def unit(self, x: Array) -> Array:
+        """Lengths of coordinates that count as 1: the weights' own size for M and √(Q − M²)."""
+        problem = self.problem
+        q = to_overlaps(x).q(problem.beta)
+        size = math.sqrt(max(q, _VANISHING / (problem.delta * problem.steepness) ** 2))
+        return np.array([size, size, 1.0])
+
+    def resolved(self, overlaps: Overlaps) -> Overlaps:
+        """The state with a field wide enough to be told from rounding."""
+        problem = self.problem
+        least = _NARROWEST**2 * overlaps.chi / problem.beta
+        if problem.zero_temperature:
+            least = (_SMALLEST / (problem.delta * problem.steepness)) ** 2
+        return replace(overlaps, Q=max(overlaps.Q, overlaps.M**2 + least))
 
     def evaluate(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
         """Averages and conjugates of a state, on a new lattice if the old one does not cover it."""
         problem = self.problem
         if self._last is not None and self._last[0] == overlaps:
             return self._last[1:]
-        if self.lattice is None or not self.lattice.covers(problem, overlaps):
-            self.lattice = make_lattice(problem, overlaps, **self._grid)
+        state = self.resolved(overlaps)
+        if self.lattice is None or not self.lattice.covers(problem, state):
+            self.lattice = make_lattice(problem, state, **self._grid)
             self._response = None  # it was on other nodes
-        measure = self.measure(overlaps)
-        average = averages(self.lattice.channel, measure, c=problem.delta**2 * overlaps.chi)
-        self._last = (overlaps, average, conjugates(problem, overlaps, average))
+        self._last = (overlaps, *self.on_lattice(state))
         return self._last[1:]
+
+    def elsewhere(self) -> "SaddlePoint":
+        """The same equations, to be evaluated on other lattices of the same fineness."""
+        return SaddlePoint(self.problem, **self._grid)
+
+    def on_lattice(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
+        """The same on the present lattice, whether or not that covers the state."""
+        problem, measure = self.problem, self.measure(overlaps)
+        assert self.lattice is not None
+        average = averages(self.lattice.channel, measure, c=problem.delta**2 * overlaps.chi)
+        return average, conjugates(problem, self.resolved(overlaps), average)
 
     def measure(self, overlaps: Overlaps) -> PairMeasure:
         """The law of the field on the present lattice."""
         assert self.lattice is not None
-        return PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=overlaps.Q)
+        Q = self.resolved(overlaps).Q
+        return PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=Q)
 
     def response(self, overlaps: Overlaps) -> Response:
         """∇²F at a state, on the lattice of its evaluation."""
@@ -210,10 +246,15 @@ class SaddlePoint:
         return self.lost(overlaps) > margin * _LOST
 
     def candidate(self, overlaps: Overlaps) -> Candidate:
-        """A state with its free energy and its stability against M."""
+        """A state with its free energy and its stability."""
         problem, (average, _) = self.problem, self.evaluate(overlaps)
-        f = free_energy(problem, overlaps, average)
-        return Candidate(overlaps, f, label_stiffness(problem, overlaps, average))
+        return Candidate(
+            overlaps,
+            overlaps.q(problem.beta),
+            free_energy(problem, overlaps, average),
+            label_stiffness(problem, overlaps, average),
+            stability_of(self, overlaps),
+        )
 
     def energy(self, overlaps: Overlaps) -> float:
         """Mean H of a training pair in a state."""
@@ -248,6 +289,52 @@ def label_stiffness(problem: Problem, overlaps: Overlaps, average: Averages) -> 
     return 1 + overlaps.chi * problem.alpha * problem.m**2 * average.stiffness
 
 
+def gradient(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Array:
+    """∂f/∂M, ∂f/∂Q at fixed χ, and ∂f/∂χ at fixed q, M: all 0 at a saddle point."""
+    chi = overlaps.chi
+    return np.array([
+        overlaps.M / chi + conjugate.M,
+        (problem.weight_decay + conjugate.chi - 1 / chi) / 2,
+        ((overlaps.Q - overlaps.M**2) / chi**2 + conjugate.Q) / 2,
+    ])  # fmt: skip
+
+
+def stability_of(saddle: SaddlePoint, overlaps: Overlaps) -> Stability:
+    """f'' of a saddle point by differences of f', on the lattice of its evaluation.
+
+    At M = 0 nothing couples to M, and f'' along it is the label stiffness over χ.
+    """
+    problem, beta = saddle.problem, saddle.problem.beta
+    average, _ = saddle.evaluate(overlaps)
+    overlaps = saddle.resolved(overlaps)
+    q, chi = overlaps.q(beta), overlaps.chi
+    here = np.array([overlaps.M, overlaps.Q, chi])
+    moves = np.diag([math.sqrt(q), q, chi]) * _PROBE
+    narrow = _NARROW * q > overlaps.Q
+
+    def slope(x: Array, *, wider: bool = False) -> Array:
+        state = Overlaps(*(float(v) for v in x))
+        at = saddle.elsewhere().evaluate(state) if wider else saddle.on_lattice(state)
+        return gradient(problem, state, at[1])
+
+    base = slope(here)
+    f = np.zeros((3, 3))
+    for i in range(3):
+        if i == 0 and overlaps.M == 0:
+            f[0, 0] = label_stiffness(problem, overlaps, average) / chi
+        else:
+            moved = slope(here + moves[i], wider=narrow and i < 2)
+            f[i] = (moved - base) / moves[i, i]
+    f[2] -= f[1] / beta  # χ grows at fixed q: Q falls
+    f = (f + f.T) / 2
+    reduced = f[:2, :2] - np.outer(f[:2, 2], f[2, :2]) / f[2, 2]
+    unit = np.sqrt([chi, 2 * q * chi])
+    reduced = reduced * np.outer(unit, unit)
+    lowest = np.linalg.eigvalsh(reduced)[0]
+    freezing = -f[2, 2] * 2 * chi**3 / q
+    return Stability(float(lowest), float(reduced[1, 1]), float(freezing))
+
+
 def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
     """AT of a state on a saddle point's lattice, and what it changes on every second node.
 
@@ -261,7 +348,7 @@ def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float
         return math.inf, 0.0
     assert saddle.lattice is not None
     r, t = saddle.lattice.r.thinned(), saddle.lattice.t.thinned()
-    thin = PairMeasure(problem, r, t, M=overlaps.M, Q=overlaps.Q)
+    thin = PairMeasure(problem, r, t, M=overlaps.M, Q=saddle.resolved(overlaps).Q)
     norm = squared_norm(response)
     at = scale * measure.mean(norm)
     return at, abs(at - scale * thin.mean(norm[:, ::2, ::2]))
@@ -309,6 +396,7 @@ def solution_of(
         mean_field_energy=average.F,
         at_eigenvalue=at,
         label_stiffness=label_stiffness(problem, overlaps, average),
+        stability=stability_of(saddle, overlaps),
         residual=point.residual,
         iterations=point.iterations,
         converged=point.converged,

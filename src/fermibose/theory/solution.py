@@ -18,12 +18,12 @@ from fermibose.theory.problem import Array, Problem
 QUANTITIES = (
     "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
     "boson_distance", "adversarial_area", "training_energy", "mean_field_energy", "energy",
-    "entropy", "at_eigenvalue", "rs_stable", "label_stiffness", "residual", "iterations", "error",
-    "at_error",
+    "entropy", "at_eigenvalue", "stable", "rs_stable", "label_stiffness", "residual",
+    "iterations", "error", "at_error",
 )  # fmt: skip
-# M, and M/√Q, up to which a state is not ordered.
-_LEAVING = (0.1, 0.1)  # where M = 0 is unstable: on its way out of that
-_DYING = (1e-6, 1e-4)  # elsewhere: what an iteration has left of an M on its way to 0
+# M/√q up to which a state is not ordered.
+_LEAVING = 0.1  # where M = 0 is unstable: on its way out of that
+_DYING = 1e-4  # elsewhere: what an iteration has left of an M on its way to 0
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,48 @@ class Conjugates:
 
 
 @dataclass(frozen=True)
+class Stability:
+    """How f resists changes around a saddle point, in natural units: all positive in a state.
+
+    Of all Q the one of *largest* f describes weights of given M and q (there are n(n−1)/2 < 0 pairs
+    of replicas); over M and q the lowest f wins.
+    """
+
+    state: float  # lowest eigenvalue of f'' over M and q, with Q where f is largest
+    size: float  # the same over q alone
+    freezing: float  # −∂²f/∂χ² at fixed M and q; where Q = 0 it is 1 − AT
+
+    @property
+    def stable(self) -> bool:
+        """Whether the saddle point is a state of the weights, of lowest f or metastable."""
+        return self.state > 0 and self.freezing > 0
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """A saddle point, to be compared with others by free energy and order."""
+    """A saddle point, to be compared with others by stability, free energy and order."""
 
     overlaps: Overlaps
+    q: float
     free_energy: float
     label_stiffness: float  # below 0, a state of M = 0 grows a magnetisation
+    stability: Stability
 
     @property
     def ordered(self) -> bool:
         """Whether it tells the clusters apart: M > 0, and not merely on its way out of M = 0."""
-        size = abs(self.overlaps.M)
-        least, ratio = _LEAVING if self.label_stiffness < 0 else _DYING
-        return size > least and size / math.sqrt(self.overlaps.Q) > ratio
+        least = _LEAVING if self.label_stiffness < 0 else _DYING
+        return abs(self.overlaps.M) > least * math.sqrt(self.q)
 
     @property
-    def locally_stable(self) -> bool:
-        """False for a state of M = 0 that grows a magnetisation."""
-        return self.ordered or self.label_stiffness >= 0
+    def stable(self) -> bool:
+        """Whether it is a state of the weights."""
+        return self.stability.stable
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Its place among others: the stable ones first, and of these the lowest free energy."""
+        return not self.stable, self.free_energy
 
 
 class Predictions(ABC):
@@ -139,7 +163,8 @@ class Solution(Predictions):
     mean_field_energy: float  # E F: what one more pair per weight adds to the free energy
     at_eigenvalue: float  # αΔ⁴χ² E‖∇²F‖²; infinite where forces jump at zero temperature
     label_stiffness: float  # 1 + χαm² E[y·∇²F y]: below 0, a state of M = 0 grows a magnetisation
-    residual: float  # largest undamped change of M, q, Q, χ (of q or χ above 1, relative)
+    stability: Stability  # against changes of M, q and Q
+    residual: float  # largest undamped change of M/√q, q/q, Q/q, χ/χ
     iterations: int
     converged: bool
     errors: Mapping[str, float] = field(hash=False)  # numerical, absolute, by name of an attribute
@@ -149,7 +174,13 @@ class Solution(Predictions):
     @property
     def candidate(self) -> Candidate:
         """The saddle point without its observables."""
-        return Candidate(self.overlaps, self.free_energy, self.label_stiffness)
+        stability = self.stability
+        return Candidate(self.overlaps, self.q, self.free_energy, self.label_stiffness, stability)
+
+    @property
+    def stable(self) -> bool:
+        """Whether M, q and Q resist every small change; whether replicas do, ``rs_stable`` says."""
+        return self.stability.stable
 
     @property
     def M(self) -> float:
@@ -201,7 +232,8 @@ class Solution(Predictions):
 
     def to_dict(self) -> dict[str, Any]:
         """Every parameter of the problem and every quantity, by name: the row of a table."""
-        return self.problem.to_dict() | {name: getattr(self, name) for name in QUANTITIES}
+        errors = {f"{name}_error": error for name, error in self.errors.items()}
+        return self.problem.to_dict() | {name: getattr(self, name) for name in QUANTITIES} | errors
 
 
 _TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover

@@ -1,13 +1,13 @@
-"""From a problem to its solution: where to start, how to search, how to refine what was found.
+"""From a problem to its solution: what the search found, refined, compared and chosen from.
 
-Three grids, each a lattice that follows the state: a coarse one on which several starts are
-iterated, a second one that the solution chosen there goes through, and the fine one on which it is
+Three grids, each a lattice that follows the state: a coarse one on which saddle points are searched
+for, a second one that the solution chosen there goes through, and the fine one on which it is
 measured. What the last step changes is the numerical error that a solution states.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,30 +20,29 @@ from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, it
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import (
     SaddlePoint,
+    TemperatureError,
     cold,
-    distance,
     resolved_at,
     solution_of,
     to_overlaps,
     to_vector,
 )
-from fermibose.theory.solution import Candidate, Overlaps, Solution
-
-_SHARPEST = 2e-3  # thermal width of the pre-activations that the largest table still resolves
-_UNDECIDED = 1e-3  # label stiffness below 0 that grids may disagree on, beside a transition
-
-# The search, on the coarse grid.
-_COARSE = 2.2  # coarseness of the grid: good to 1e-4 in M (benchmarks/theory.py, measure)
-_ROUGH = 1e-4  # residual at which a fine grid can take over
-# How to iterate: residual at which acceleration begins, length of steps until then, iterations.
-_Manner = tuple[float, float, int]
-_MANNERS: tuple[_Manner, ...] = (
-    (math.inf, 1.0, 60),
-    (1e-2, 0.5, 150),
-    (10 * _ROUGH, 0.5, 300),
-    (10 * _ROUGH, 0.2, 500),
+from fermibose.theory.search import (
+    COARSE,
+    Found,
+    all_starts,
+    apart,
+    explore,
+    flat_starts,
+    many_starts,
+    same,
+    settle,
 )
-_PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unstable state again
+from fermibose.theory.solution import Overlaps, Solution
+
+_SHARPEST = 2e-3  # thermal width of clusters, in units of their mean, that a table resolves
+_UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a transition
+_EQUAL = 1e-3  # difference of free energies that the coarse grid cannot judge, relative
 
 # The refinement.
 _SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
@@ -51,80 +50,126 @@ _HANDOVER = 1e-7  # residual at which the fine grid takes over: below any error 
 _USELESS = 0.1  # relative error of q or χ with which a solution is none
 _PART = 0.01  # of a grid's error: what a residual may add to it
 _POLISHINGS = 4  # steps of Newton's method that see to that, at most
-_NOTHING = 1e-7  # a mean weight that iterates to less than this iterates to 0
+_NOTHING = 1e-7  # a mean weight, in units of √q, that iterates to less than this iterates to 0
 _SURE = 2.0  # grids agree on the weight that floating point loses to a few per cent
 
 # From the solution of a neighbouring problem.
 _NEAR = 7  # iterations in which it must lead to this one
 _FAR = 0.1  # residual beyond which it is no neighbour's
 _CLOSE = 1e-3  # residual below which one step does
-_MOVE = 1e-4  # length of the differences that estimate a Jacobian
-_SMALL = 1e-4  # a mean weight that may be on its way to 0
-_CLOSE_RACE = -0.05  # label stiffness above which a state of M = 0 may become stable next door
+_MOVE = 1e-4  # relative length of the differences that estimate a Jacobian
+_SMALL = 1e-4  # a mean weight, in units of √q, that may be on its way to 0
+_STRIDE = 0.2  # how far apart states of neighbouring problems may be
+_CLOSE_RACE = -0.05  # stiffness above which a state may become stable next door
 
 
 @threads(1)
 def solve(
     problem: Problem, start: Solution | Overlaps | None = None, *, tol: float | None = None
 ) -> Solution:
-    """The replica-symmetric solution of lowest free energy among those found, with M >= 0.
+    """The stable replica-symmetric solution of lowest free energy among those found, with M >= 0.
 
-    Two starts are iterated on a coarse grid, one that tells the clusters apart (or ``start``) and
-    one that does not; a state of M = 0 that is unstable against M > 0 is left. The best goes to the
-    fine grid until the undamped change of M, q, Q and χ is at most ``tol`` (1e-10; 1e-8 at zero
-    temperature, where the jumps of the force limit what a grid can resolve). From the solution of a
-    neighbouring problem as ``start``, its branch is followed while it is stable and unrivalled.
+    Starts with and without order and at every size of the weights, and ``start``, are iterated on a
+    coarse grid, and unstable states left along the directions in which they are unstable. The best
+    goes to the fine grid until the undamped change of M/√q, q, Q and χ (of q and χ, relative) is at
+    most ``tol`` (1e-10; 1e-8 at zero temperature, where the jumps of the force limit what a grid
+    can resolve). From the solution of a neighbouring problem as ``start``, its branch is followed
+    while it is stable and no other stable state is known. The others found are in ``rivals``.
 
     Raises ConvergenceError, with the last state in ``.state``, if that is not reached or if all
-    that was reached is a state of M = 0 known to be unstable.
+    that was reached is unstable.
     """
     _check(problem, tol)
     _check_start(start)
     _check_sharpness(problem)
+    starts = all_starts(problem)
     if isinstance(start, Solution):
         near = _follow(problem, start, tol=tol)
         if near is not None:
             return near
-        rivals = [rival.overlaps for rival in start.rivals if rival.ordered]
-        starts = [start.overlaps, *rivals, _mixed(problem)]
-    else:
-        starts = [_aligned(problem) if start is None else start, _mixed(problem)]
-    solution = _refine(problem, _explore(problem, starts), tol=tol)
-    if not solution.candidate.locally_stable and solution.label_stiffness < -_UNDECIDED:
+        starts = [start.overlaps, *(rival.overlaps for rival in start.rivals), *starts]
+    elif start is not None:
+        starts = [start, *starts]
+    solution = _best(problem, explore(problem, starts), tol=tol)
+    stability = solution.stability
+    if min(stability.state, stability.freezing) < -_UNDECIDED:
+        what, size = "M or q", stability.state
+        if stability.freezing < 0:
+            what, size = "Q", stability.freezing
         raise ConvergenceError(
-            f"no stable solution at {problem}: the one found has M = {solution.M:.1g} and label "
-            f"stiffness {solution.label_stiffness:.3g} < 0, so it grows a magnetisation, but no "
-            "solution with M > 0 was reached; solve a nearby problem and pass its solution as "
-            "start, or use disordered() if M = 0 is what you want",
+            f"no stable solution at {problem}: the one found, of M = {solution.M:.3g} and q = "
+            f"{solution.q:.3g}, is unstable against changes of {what} (stiffness {size:.3g}), and "
+            "no stable one was reached; solve a nearby problem and pass its solution as start, or "
+            "use branches() for every saddle point whether stable or not",
             solution,
         )
     return solution
 
 
 @threads(1)
-def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, Solution | None]:
-    """The solution with M = 0 and, where there is one, the solution with M > 0.
+def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, ...]:
+    """Every saddle point found, from many more starts than ``solve`` takes.
 
-    Compare their ``free_energy``; ``solve`` returns the lower one.
+    The stable ones come first, in the order of their free energy, so the first is the solution;
+    then the unstable ones, in the same order. ``stable`` tells which is which, ``stability``
+    against what: M and q (``state``; a state of M = 0 grows a magnetisation where
+    ``label_stiffness`` < 0) or Q (``freezing``), and ``rs_stable`` whether replica symmetry holds
+    in it (AT).
     """
-    flat = disordered(problem, tol=tol)
-    kicks = [(_kicked(flat.overlaps, size), _PATIENT) for size in (0.3, 0.05)]
-    starts = [(_aligned(problem), _MANNERS), *kicks, (_far(problem), _MANNERS)]
-    for begin, manners in starts:
-        found = _search(problem, begin, manners=manners, tol=_ROUGH / 100)
-        if isinstance(found, _Found) and found.candidate.ordered:
-            return flat, _refine(problem, [found], tol=tol)
-    return flat, None
+    _check(problem, tol)
+    _check_sharpness(problem)
+    solutions: list[Solution] = []
+    for found in (every := explore(problem, many_starts(problem))):
+        try:
+            solution = _refine(problem, found, every, tol=tol)
+        except TemperatureError:
+            raise
+        except ConvergenceError:
+            continue  # the coarse grid's alone
+        if not any(same(problem, solution.candidate, s.candidate) for s in solutions):
+            solutions.append(solution)
+    if not solutions:
+        return (solve(problem, tol=tol),)
+    return tuple(sorted(solutions, key=lambda s: s.candidate.rank))
 
 
 @threads(1)
 def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
-    """The solution with M = 0, whether or not it is stable."""
+    """The solution with M = 0, whether or not it is stable against M > 0.
+
+    Of several, the one of lowest free energy among those stable against changes of q and Q.
+    """
     _check(problem, tol)
-    flat = _search(problem, _mixed(problem))
-    if isinstance(flat, FixedPoint):
-        raise _failure(problem, [flat])
-    return _refine(problem, [flat], tol=tol)
+
+    def rank(found: Found) -> tuple[bool, float]:
+        stability = found.candidate.stability
+        return min(stability.size, stability.freezing) <= 0, found.candidate.free_energy
+
+    flat = [f for f in explore(problem, flat_starts(problem)) if not f.candidate.ordered]
+    return _refine(problem, min(flat, key=rank), flat, tol=tol)
+
+
+@threads(1)
+def neighbour(problem: Problem, state: Solution) -> Solution | None:
+    """The stable state that one of a neighbouring problem goes over into without a jump, if any."""
+    near = _next_to(problem, state, tol=None)
+    if near is not None and apart(near.candidate, state.candidate) < _STRIDE:
+        return near
+    for found in settle(problem, state.candidate):
+        if not found.candidate.stable or apart(found.candidate, state.candidate) > _STRIDE:
+            continue
+        try:
+            near = _refine(problem, found, [found], tol=None)
+        except ConvergenceError:
+            continue
+        if near.stable and apart(near.candidate, state.candidate) < _STRIDE:
+            return near
+    return None
+
+
+def jumped(one: Solution, other: Solution) -> bool:
+    """Whether two solutions of neighbouring problems are states too far apart to be one."""
+    return apart(one.candidate, other.candidate) > _STRIDE
 
 
 def _check(problem: Problem, tol: float | None) -> None:
@@ -148,123 +193,84 @@ def _check_start(start: Any) -> None:
 
 
 def _check_sharpness(problem: Problem) -> None:
-    """Refuse clusters whose thermal width s = Δ√(χ/β), with χ at most 1/λ_w, no table resolves."""
+    """Refuse clusters whose thermal width s = Δ√(χ/β), with χ about 1/λ_w, no table resolves.
+
+    That is so where their mean mM is 1/``_SHARPEST`` times as much. M is that of Δ = 0; where it is
+    0 a narrow field has a table as narrow as itself.
+    """
+    if problem.zero_temperature:
+        return
     s = problem.delta / math.sqrt(problem.weight_decay * problem.beta)
-    if s * problem.steepness < _SHARPEST and not problem.zero_temperature:
+    mean = problem.m * _sharp_order(problem)
+    if s < _SHARPEST * mean:
         raise ConvergenceError(
-            f"delta = {problem.delta:g} is too small for beta = {problem.beta:g}: pre-activations "
-            f"spread by {s:.1g} at most, less than the grid resolves ({_SHARPEST:g}); use a larger "
-            "delta (M changes by about 5 delta² there), or a smaller beta"
+            f"delta = {problem.delta:g} is too small for beta = {problem.beta:g}: clusters at "
+            f"±{mean:.2g} spread by {s:.1g} at most, less than the grid resolves "
+            f"({_SHARPEST * mean:.1g}); use a larger delta (M changes by about 5 delta² there), or "
+            "a smaller beta"
         )
 
 
-def _aligned(problem: Problem) -> Overlaps:
-    """A start with the clusters where the fermion pairs want them."""
-    M = (0.45 + math.atanh(min(math.sqrt(problem.d_f) / 2, 0.9))) / max(problem.m, 0.3)
-    M /= problem.steepness
-    return Overlaps(M, M**2 + 0.5 / problem.steepness**2, 0.3 / problem.weight_decay)
+def _sharp_order(problem: Problem) -> float:
+    """M of clusters without spread: where λ_w M²/2 + α(1 − ρ)H(φ(mM) − φ(−mM)) is lowest."""
+    if problem.m == 0:
+        return 0.0
+    z = np.concatenate([[0.0], np.geomspace(1e-4, 20, 400)]) / problem.steepness
+    d2 = (problem.phi(z) - problem.phi(-z)) ** 2
+    decay = problem.weight_decay * (z / problem.m) ** 2 / 2
+    cost = decay + problem.alpha * (1 - problem.rho) * problem.fermion_energy(d2)
+    return float(z[int(np.argmin(cost))]) / problem.m
 
 
-def _mixed(problem: Problem) -> Overlaps:
-    """A start that does not tell the clusters apart."""
-    return Overlaps(0.0, 1 / problem.steepness**2, 0.3 / problem.weight_decay)
+def _best(problem: Problem, every: Sequence[Found], *, tol: float | None) -> Solution:
+    """The solution: the best of the saddle points found, or of those that may be as good.
+
+    Free energies next to the lowest are compared on the fine grid.
+    """
+    first = every[0].candidate
+    scale = max(abs(first.free_energy), 1 / problem.beta)
+    alike = [
+        f
+        for f in every[1:]
+        if f.candidate.stable and f.candidate.free_energy - first.free_energy < _EQUAL * scale
+    ]
+    solutions, failure = [], None
+    for found in [every[0], *alike] if first.stable else every[:1]:
+        try:
+            solutions.append(_refine(problem, found, every, tol=tol))
+        except ConvergenceError as error:
+            failure = failure or error
+    if failure is not None and not solutions:
+        raise failure
+    return min(solutions, key=lambda s: s.candidate.rank)
 
 
-def _far(problem: Problem) -> Overlaps:
-    """A start with well separated, sharp clusters."""
-    M = 2 * _aligned(problem).M
-    return Overlaps(M, M**2 + 0.1 / problem.steepness**2, 1 / problem.weight_decay)
-
-
-def _kicked(overlaps: Overlaps, size: float) -> Overlaps:
-    """A start off a state of M = 0, along the direction in which that may be unstable."""
-    M = size * (math.sqrt(overlaps.Q) + 0.3)
-    return Overlaps(M, overlaps.Q + M**2, overlaps.chi)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A candidate and how it was reached."""
-
-    candidate: Candidate
-    iterations: int
-    history: Steps
-
-
-def _explore(problem: Problem, starts: Sequence[Overlaps]) -> list[_Found]:
-    """Saddle points on the coarse grid, the stable one of lowest free energy first."""
-    results = [_search(problem, start) for start in starts]
-    flat = [r.candidate for r in results if isinstance(r, _Found) and not r.candidate.ordered]
-    unstable = [c.overlaps for c in flat if not c.locally_stable]
-    more = [(_kicked(o, size), _PATIENT) for o in unstable for size in (0.3, 0.05)]
-    for start, manners in [*more, (_far(problem), _MANNERS)]:
-        if any(isinstance(r, _Found) and r.candidate.ordered for r in results):
-            break
-        results.append(_search(problem, start, manners=manners, tol=_ROUGH / 100))
-    found = [r for r in results if isinstance(r, _Found)]
-    if not found:
-        raise _failure(problem, [r for r in results if isinstance(r, FixedPoint)])
-    return sorted(found, key=lambda f: (not f.candidate.locally_stable, f.candidate.free_energy))
-
-
-def _search(
-    problem: Problem,
-    start: Overlaps,
-    *,
-    manners: Sequence[_Manner] = _MANNERS,
-    tol: float = _ROUGH,
-) -> _Found | FixedPoint:
-    """A saddle point near a start on the coarse grid; the failed iteration if there is none."""
-    count = 0
-    for threshold, damping, most in manners:
-        saddle, history = SaddlePoint(problem, coarseness=_COARSE), Steps()
-        point = iterate(
-            saddle,
-            to_vector(start),
-            tol=tol,
-            max_iterations=most,
-            history=history,
-            accelerate_below=threshold,
-            damping=damping,
-        )
-        count += point.iterations
-        if point.converged:
-            return _Found(saddle.candidate(to_overlaps(point.x)), count, history)
-        if saddle.too_cold(to_overlaps(point.x)):
-            break  # rounding stops the iteration, and will in every manner
-    return point
-
-
-def _failure(problem: Problem, points: Sequence[FixedPoint]) -> ConvergenceError:
-    """The error to raise when no start leads anywhere."""
-    best = min(points, key=lambda p: p.residual)
-    if SaddlePoint(problem, coarseness=_COARSE).too_cold(to_overlaps(best.x)):
-        return cold(problem, to_overlaps(best.x))
-    return ConvergenceError(
-        f"no saddle point found at {problem}: the best residual is {best.residual:.1e}; "
-        "solve a nearby problem and pass its solution as start",
-        to_overlaps(best.x),
-    )
-
-
-def _refine(problem: Problem, found: Sequence[_Found], *, tol: float | None) -> Solution:
-    """Finish the first of the saddle points found, and measure it."""
-    chosen = found[0]
-    overlaps, history = chosen.candidate.overlaps, chosen.history
-    if not chosen.candidate.ordered:  # M = 0 is exact, and stays so
-        overlaps, history = replace(overlaps, M=0.0), history.without(0)
+def _refine(
+    problem: Problem, found: Found, every: Sequence[Found], *, tol: float | None
+) -> Solution:
+    """Finish one of the saddle points found, and measure it; the others are its rivals."""
+    overlaps, history = found.candidate.overlaps, found.history
+    if overlaps.M == 0:  # exact, and stays so
+        history = history.without(0)
     second, history = SaddlePoint(problem, coarseness=_SECOND), history.elsewhere()
     if second.too_cold(overlaps, margin=_SURE):
         raise cold(problem, overlaps)  # as it would be at the end, after hundreds of iterations
     assert second.lattice is not None
     if not second.lattice.resolves:
         raise _unresolved(problem, overlaps)
-    rough = iterate(second, to_vector(overlaps), tol=_HANDOVER, max_iterations=12, history=history)
+    rough = iterate(
+        second,
+        to_vector(overlaps),
+        tol=_HANDOVER,
+        max_iterations=12,
+        history=history,
+        unit=second.unit,
+    )
     solution = _finish(problem, rough, history, tol=tol)
     return replace(
         solution,
-        iterations=chosen.iterations + solution.iterations,
-        rivals=tuple(f.candidate for f in found[1:] if _differ(problem, f, chosen)),
+        iterations=found.iterations + solution.iterations,
+        rivals=tuple(other.candidate for other in every if other is not found),
     )
 
 
@@ -278,16 +284,17 @@ def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceErro
     )
 
 
-def _differ(problem: Problem, a: _Found, b: _Found) -> bool:
-    """Whether two finds are two saddle points, up to M → −M and the coarse grid's precision."""
-    one, other = (replace(f.candidate.overlaps, M=abs(f.candidate.overlaps.M)) for f in (a, b))
-    return distance(problem, one, other) > 100 * _ROUGH
-
-
 def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
     """The solution next to one of a neighbouring problem, if it is near and nothing rivals it."""
-    if any(rival.label_stiffness > _CLOSE_RACE for rival in start.rivals):
+    races = (min(rival.stability.state, rival.stability.freezing) for rival in start.rivals)
+    if any(race > _CLOSE_RACE for race in races):
         return None
+    near = _next_to(problem, start, tol=tol)
+    return None if near is None else replace(near, rivals=start.rivals)
+
+
+def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
+    """The stable solution next to one of a neighbouring problem, if it is near."""
     ordered = start.candidate.ordered
     x = to_vector(start.overlaps if ordered else replace(start.overlaps, M=0.0))
     try:
@@ -295,11 +302,7 @@ def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution
         near = _finish(problem, rough, history, tol=tol, guess=start)
     except ConvergenceError:
         return None
-    if near.candidate.ordered != ordered or not near.candidate.locally_stable:
-        return None
-    if not near.candidate.ordered and near.Q < 1e-6 and not near.rs_stable:
-        return None  # weights without overlap start to freeze
-    return replace(near, rivals=start.rivals)
+    return near if near.candidate.ordered == ordered and near.stable else None
 
 
 def _near(second: SaddlePoint, x: Array, guess: Solution) -> tuple[FixedPoint, Steps]:
@@ -308,14 +311,18 @@ def _near(second: SaddlePoint, x: Array, guess: Solution) -> tuple[FixedPoint, S
     residual = second(x)[1]
     if residual > _FAR:
         raise far
+    unit = second.unit(x)
     history = _probe(second, x, ordered=x[0] != 0)
-    newton = history.propose()
+    newton = history.propose(unit)
     if residual < _CLOSE and not second.problem.zero_temperature:
         # Newton's step leaves an error of second order, far below what the grids differ by.
         return FixedPoint(newton, residual**2, 2, True), history
     enough = max(_HANDOVER, 0.05 * guess.error)
-    rough = iterate(second, newton, tol=enough, max_iterations=_NEAR, history=history)
-    if not rough.converged or bool(abs(rough.x[0]) < _SMALL) != bool(abs(x[0]) < _SMALL):
+    rough = iterate(
+        second, newton, tol=enough, max_iterations=_NEAR, history=history, unit=second.unit
+    )
+    least = _SMALL * unit[0]
+    if not rough.converged or bool(abs(rough.x[0]) < least) != bool(abs(x[0]) < least):
         raise far
     return rough, history
 
@@ -325,7 +332,7 @@ def _probe(saddle: SaddlePoint, x: Array, *, ordered: bool) -> Steps:
 
     The move of χ comes last: for the others the channel need not be evaluated again.
     """
-    moves = np.eye(x.size)[0 if ordered else 1 :] * _MOVE
+    moves = np.diag(saddle.unit(x))[0 if ordered else 1 :] * _MOVE
     changes = [saddle(point)[0] - point for point in (x, *(x + moves))]
     effects = [change - changes[0] for change in changes[1:]]
     return Steps(depth=5, moves=list(moves), effects=effects, last=(x, changes[0]))
@@ -347,9 +354,14 @@ def _finish(
     saddle, history = SaddlePoint(problem), history.elsewhere()
     shift = 0.0 if guess is None else to_vector(guess.overlaps) - to_vector(guess.second)
     most = 100 if guess is None else _NEAR
-    point = iterate(saddle, rough.x + shift, tol=tol, max_iterations=most, history=history)
+    unit = saddle.unit
+    point = iterate(
+        saddle, rough.x + shift, tol=tol, max_iterations=most, history=history, unit=unit
+    )
     if not point.converged and guess is None:
-        again = iterate(saddle, point.x, tol=tol, max_iterations=300, accelerate_below=1e3 * tol)
+        again = iterate(
+            saddle, point.x, tol=tol, max_iterations=300, accelerate_below=1e3 * tol, unit=unit
+        )
         point = replace(again, iterations=point.iterations + again.iterations)
     solution = _measure(saddle, point)
     if not point.converged:
@@ -371,11 +383,11 @@ def _measure(saddle: SaddlePoint, point: FixedPoint) -> Solution:
     """
     problem, x = saddle.problem, point.x.copy()
     # M → −M is an exact symmetry, and so is M = 0.
-    x[0] = abs(x[0]) if abs(x[0]) > _NOTHING else 0.0
+    x[0] = abs(x[0]) if abs(x[0]) > _NOTHING * saddle.unit(x)[0] else 0.0
     if saddle.too_cold(to_overlaps(x)):
         raise cold(problem, to_overlaps(x))
     # At zero temperature errors fall like powers of the steps, and one grid may hit by chance.
-    grids = (_SECOND, _COARSE) if problem.zero_temperature else (_SECOND,)
+    grids = (_SECOND, COARSE) if problem.zero_temperature else (_SECOND,)
     seconds = [SaddlePoint(problem, coarseness=coarseness) for coarseness in grids]
     here, views = View.of(saddle, x), [View.of(second, x) for second in seconds]
     sensitivity = Sensitivity.of(seconds[0], x, views[0])

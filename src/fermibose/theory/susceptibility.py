@@ -20,7 +20,7 @@ from fermibose.theory.solve import solve
 _STEP = 0.01  # h, of p; of 1 for a p of 0
 _JUMP = 0.5  # relative change of q within 4h that is no change along a branch
 # Not functions of the problem, but of how it was solved
-_NUMERICAL = ("rs_stable", "residual", "iterations", "error", "at_error")
+_NUMERICAL = ("stable", "rs_stable", "residual", "iterations", "error", "at_error")
 
 
 class Slope(NamedTuple):
