@@ -70,12 +70,15 @@ class Sensitivity:
     slopes: Array  # of the mean H of a pair, by x
 
     @classmethod
-    def of(cls, saddle: SaddlePoint, x: Array, view: View) -> "Sensitivity":
+    def of(cls, saddle: SaddlePoint, x: Array, view: View, *, own: bool = False) -> "Sensitivity":
         """By differences on a grid that has just been looked at from x.
 
-        The move of χ comes last: for the others the channel need not be evaluated again.
+        own: whether its lattice was made for x. The move of χ comes last: for the others the
+        channel need not be evaluated again.
         """
         problem, size = saddle.problem, to_overlaps(x).q(saddle.problem.beta)
+        assert saddle.lattice is not None
+        lattice = saddle.lattice
         size = math.sqrt(max(size, _LEAST / (problem.delta * problem.steepness) ** 2))
         moves = _MOVE * np.array([size, size, 1.0])
         free = np.array([x[0] != 0, True, True])
@@ -85,6 +88,9 @@ class Sensitivity:
             moved[i] += moves[i]
             slope[:, i] = (saddle(moved)[0] - moved - view.change) / moves[i]
             slopes[i] = (saddle.energy(to_overlaps(moved)) - view.energy) / moves[i]
+        if saddle.lattice is not lattice and not own:  # x was where it ends
+            fresh = saddle.afresh()
+            return cls.of(fresh, x, View.of(fresh, x), own=True)
         inverse = np.zeros_like(slope)
         # Pseudo-inverse: Q − M² cannot move where it is 0.
         inverse[np.ix_(free, free)] = -np.linalg.pinv(slope[np.ix_(free, free)], rcond=1e-14)
@@ -139,20 +145,17 @@ def errors_of(
         "training_energy": H,
         "energy": problem.alpha * H + problem.weight_decay * q / 2,
         "accuracy": error(lambda o: accuracy(problem, o.M, o.q(problem.beta))),
-        "at_eigenvalue": at[1] + _at_error(saddle, overlaps, at[0], error),
+        "at_eigenvalue": at[1] + _at_error(saddle, overlaps, at[0], [one for one, _ in ends]),
     }
 
 
 def _at_error(
-    saddle: SaddlePoint,
-    overlaps: Overlaps,
-    at: float,
-    error: Callable[[Callable[[Overlaps], float]], float],
+    saddle: SaddlePoint, overlaps: Overlaps, at: float, ends: Sequence[Overlaps]
 ) -> float:
-    """What an error of the state does to AT."""
+    """What an error of the state does to AT; ends: where it moves along M, Q and χ."""
     if not 0 < at < math.inf:
         return 0.0
     norm = squared_norm(saddle.response(overlaps))
     unit = at / saddle.measure(overlaps).mean(norm)
-    by_field = error(lambda o: unit * saddle.measure(o).mean(norm))
-    return by_field + _RESPONSE * at * error(lambda o: math.log(o.chi))
+    by_field = sum(abs(unit * saddle.measure(end).mean(norm) - at) for end in ends[:2])
+    return by_field + _RESPONSE * at * abs(math.log(ends[2].chi / overlaps.chi))

@@ -150,7 +150,13 @@ class SaddlePoint:
         self._grid = {"coarseness": coarseness, "fineness": fineness}
         self.lattice: Lattice | None = None
         self._last: tuple[Overlaps, Averages, Conjugates] | None = None
+        self._measure: tuple[tuple[float, float], PairMeasure] | None = None
         self._response: tuple[Overlaps, Response] | None = None
+        self._energy: tuple[float, Array] | None = None
+
+    def afresh(self) -> "SaddlePoint":
+        """The same equations on a lattice still to be made."""
+        return SaddlePoint(self.problem, **self._grid)
 
     def __call__(self, x: Array) -> tuple[Array, float]:
         """A better state, and the undamped residual of x.
@@ -178,7 +184,7 @@ class SaddlePoint:
             return self._last[1:]
         if self.lattice is None or not self.lattice.covers(problem, overlaps):
             self.lattice = make_lattice(problem, overlaps, **self._grid)
-            self._response = None  # it was on other nodes
+            self._measure = self._response = self._energy = None  # they were on other nodes
         measure = self.measure(overlaps)
         average = averages(self.lattice.channel, measure, c=problem.delta**2 * overlaps.chi)
         self._last = (overlaps, average, conjugates(problem, overlaps, average))
@@ -187,7 +193,11 @@ class SaddlePoint:
     def measure(self, overlaps: Overlaps) -> PairMeasure:
         """The law of the field on the present lattice."""
         assert self.lattice is not None
-        return PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=overlaps.Q)
+        if self._measure is None or self._measure[0] != (overlaps.M, overlaps.Q):
+            r, t = self.lattice.r, self.lattice.t
+            measure = PairMeasure(self.problem, r, t, M=overlaps.M, Q=overlaps.Q)
+            self._measure = ((overlaps.M, overlaps.Q), measure)
+        return self._measure[1]
 
     def response(self, overlaps: Overlaps) -> Response:
         """∇²F at a state, on the lattice of its evaluation."""
@@ -219,8 +229,10 @@ class SaddlePoint:
         """Mean H of a training pair in a state."""
         self.evaluate(overlaps)
         assert self.lattice is not None
-        H = self.lattice.channel.energy(self.problem.delta**2 * overlaps.chi)
-        return self.measure(overlaps).mean(H)
+        c = self.problem.delta**2 * overlaps.chi
+        if self._energy is None or self._energy[0] != c:
+            self._energy = (c, self.lattice.channel.energy(c))
+        return self.measure(overlaps).mean(self._energy[1])
 
 
 class TemperatureError(ConvergenceError, InputError):

@@ -260,7 +260,7 @@ def _refine(problem: Problem, found: Sequence[_Found], *, tol: float | None) -> 
     if not second.lattice.resolves:
         raise _unresolved(problem, overlaps)
     rough = iterate(second, to_vector(overlaps), tol=_HANDOVER, max_iterations=12, history=history)
-    solution = _finish(problem, rough, history, tol=tol)
+    solution = _finish(second, rough, history, tol=tol)
     return replace(
         solution,
         iterations=chosen.iterations + solution.iterations,
@@ -291,8 +291,9 @@ def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution
     ordered = start.candidate.ordered
     x = to_vector(start.overlaps if ordered else replace(start.overlaps, M=0.0))
     try:
-        rough, history = _near(SaddlePoint(problem, coarseness=_SECOND), x, start)
-        near = _finish(problem, rough, history, tol=tol, guess=start)
+        second = SaddlePoint(problem, coarseness=_SECOND)
+        rough, history = _near(second, x, start)
+        near = _finish(second, rough, history, tol=tol, guess=start)
     except ConvergenceError:
         return None
     if near.candidate.ordered != ordered or not near.candidate.locally_stable:
@@ -332,7 +333,7 @@ def _probe(saddle: SaddlePoint, x: Array, *, ordered: bool) -> Steps:
 
 
 def _finish(
-    problem: Problem,
+    second: SaddlePoint,
     rough: FixedPoint,
     history: Steps,
     *,
@@ -343,6 +344,7 @@ def _finish(
 
     A ``guess`` of the solution, next to one already known, also tells what this step will change.
     """
+    problem = second.problem
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
     saddle, history = SaddlePoint(problem), history.elsewhere()
     shift = 0.0 if guess is None else to_vector(guess.overlaps) - to_vector(guess.second)
@@ -351,7 +353,7 @@ def _finish(
     if not point.converged and guess is None:
         again = iterate(saddle, point.x, tol=tol, max_iterations=300, accelerate_below=1e3 * tol)
         point = replace(again, iterations=point.iterations + again.iterations)
-    solution = _measure(saddle, point)
+    solution = _measure(saddle, point, second)
     if not point.converged:
         raise ConvergenceError(
             f"no solution to tol = {tol:g} at {problem}: the residual stays at "
@@ -363,7 +365,7 @@ def _finish(
     return solution
 
 
-def _measure(saddle: SaddlePoint, point: FixedPoint) -> Solution:
+def _measure(saddle: SaddlePoint, point: FixedPoint, second: SaddlePoint) -> Solution:
     """The solution where an iteration ended, with the errors that coarser grids tell.
 
     They also tell what a residual is worth: where it is more than the grid's own error, Newton's
@@ -375,11 +377,10 @@ def _measure(saddle: SaddlePoint, point: FixedPoint) -> Solution:
     if saddle.too_cold(to_overlaps(x)):
         raise cold(problem, to_overlaps(x))
     # At zero temperature errors fall like powers of the steps, and one grid may hit by chance.
-    grids = (_SECOND, _COARSE) if problem.zero_temperature else (_SECOND,)
-    seconds = [SaddlePoint(problem, coarseness=coarseness) for coarseness in grids]
-    here, views = View.of(saddle, x), [View.of(second, x) for second in seconds]
-    sensitivity = Sensitivity.of(seconds[0], x, views[0])
-    error = np.abs(sensitivity.inverse) @ np.abs(views[0].change - here.change)
+    more = [SaddlePoint(problem, coarseness=_COARSE)] if problem.zero_temperature else []
+    here, views = View.of(saddle, x), [View.of(other, x) for other in (*more, second)]
+    sensitivity = Sensitivity.of(second, x, views[-1])
+    error = np.abs(sensitivity.inverse) @ np.abs(views[-1].change - here.change)
     change, count = here.change, 0
     while count < _POLISHINGS and np.any(np.abs(sensitivity.inverse @ change) > _PART * error):
         x = x + sensitivity.inverse @ change
@@ -391,5 +392,5 @@ def _measure(saddle: SaddlePoint, point: FixedPoint) -> Solution:
         point,
         at=at[0],
         errors=errors_of(saddle, x, sensitivity, [(view, here) for view in views], at=at),
-        second=to_overlaps(x + sensitivity.inverse @ (views[0].change - here.change)),
+        second=to_overlaps(x + sensitivity.inverse @ (views[-1].change - here.change)),
     )
