@@ -46,7 +46,7 @@ _MANNERS: tuple[_Manner, ...] = (
 _PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unstable state again
 
 # The refinement.
-_SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
+_SECOND = 1.65  # coarseness of the grid that comes first and estimates the numerical error
 _HANDOVER = 1e-7  # residual at which the fine grid takes over: below any error it estimates
 _USELESS = 0.1  # relative error of q or χ with which a solution is none
 _PART = 0.01  # of a grid's error: what a residual may add to it
