@@ -2,14 +2,17 @@
 panels fitted to φ and the plain trapezoidal rule in ω, solved by Newton's method from the solution.
 A finer lattice at zero temperature, whose averages test_zero_temperature.py holds to quadrature."""
 
+import importlib
 import math
 
 import numpy as np
 import pytest
 from scipy.special import ndtr, roots_legendre
 
-from fermibose.theory import Problem, solve
+from fermibose.theory import ConvergenceError, Overlaps, Problem, Steps, solve
+from fermibose.theory.lattice import make_lattice
 from fermibose.theory.replica import SaddlePoint, free_energy, to_overlaps, to_vector
+from fermibose.theory.solution import Candidate
 
 NAMES = ("M", "q", "Q", "chi", "free_energy", "training_energy", "energy", "accuracy",
          "at_eigenvalue")  # fmt: skip
@@ -49,8 +52,8 @@ def averages(problem, M, Q, chi):
     d2 = (problem.phi(z)[:, None] - problem.phi(z)) ** 2
     x = problem.d_f - d2
     total = np.zeros(6)
-    for H, sign, part in ((d2 / 2, 1, problem.rho),
-                          ((x + np.sqrt(x**2 + problem.softness)) / 4, -1, 1 - problem.rho)):  # fmt: skip
+    hinge = (x + np.sqrt(x**2 + problem.softness)) / 4
+    for H, sign, part in ((d2 / 2, 1, problem.rho), (hinge, -1, 1 - problem.rho)):
         E = np.exp(-beta * H)
         left, left1 = G @ E, G1 @ E
         Z = left @ G.T
@@ -131,7 +134,7 @@ def test_every_error_is_above_the_true_one(problem):
 
 
 def test_a_soft_direction_is_resolved_and_its_error_told():
-    """q = 1052 and M = 0.62: 1 − J is nearly singular along M, and a residual of 1e-7 q is 5 % of M."""
+    """q = 1052, M = 0.62 and 1 − J nearly singular along M: 1e-7 q of residual are 5 % of M."""
     s = solve(SOFT)
     exact = truth(SOFT, s)
     assert abs(s.label_stiffness) < 2e-3
@@ -167,3 +170,16 @@ def test_errors_at_zero_temperature(change):
     assert abs(s.chi - exact.chi) <= s.errors["chi"]
     assert abs(s.free_energy - f) <= s.errors["free_energy"]
     assert abs(s.training_energy - fine.energy(exact)) <= s.errors["training_energy"]
+
+
+def test_an_activation_that_no_grid_resolves_is_refused(monkeypatch):
+    """700 fields over a width of 0.3, and a φ that rises within 0.001."""
+    state = Overlaps(0.45, 0.4, 5.0)
+    steep = Problem(beta=math.inf, activation=lambda z: np.tanh(1000 * z), rho=0.0)
+    assert not make_lattice(steep, state).resolves
+    assert make_lattice(Problem(beta=math.inf), state).resolves
+    module = importlib.import_module("fermibose.theory.solve")
+    found = module._Found(Candidate(state, 0.1, 1.0), 1, Steps())
+    monkeypatch.setattr(module, "_explore", lambda *_: [found])
+    with pytest.raises(ConvergenceError, match="no grid resolves the activation"):
+        solve(steep)

@@ -25,7 +25,7 @@ from fermibose.theory.solution import Conjugates, Overlaps, accuracy
 _MOVE = 1e-4  # length of the differences that derivatives are taken by, in units of the state
 _ROUNDING = 1e-14  # relative error of the equations in floating point
 _LOGARITHM = 640.0  # size of ln Z as it is computed: its rounding is that of βF
-_SAFETY = 2.0  # of 120 points drawn at random one needs 0.8 of it
+_SAFETY = 2.0  # of 75 points drawn at random (docs/theory.md) the closest needs 0.8 of it
 _SCATTER = 0.3  # of what a grid's error of f changes with the state: as much it may have itself
 _RESPONSE = 4.0  # most that ln AT grows with ln χ: by 2 for χ², and ‖∇²F‖² may grow as fast
 
@@ -69,12 +69,14 @@ class Sensitivity:
     slopes: Array  # of the mean H of a pair, by x
 
     @classmethod
-    def of(cls, saddle: SaddlePoint, x: Array, view: View) -> "Sensitivity":
+    def of(cls, saddle: SaddlePoint, x: Array, view: View, *, own: bool = False) -> "Sensitivity":
         """By differences on a grid that has just been looked at from x.
 
-        The move of χ comes last: for the others the channel need not be evaluated again.
+        own: whether its lattice was made for x. The move of χ comes last: for the others the
+        channel need not be evaluated again.
         """
-        moves = _MOVE * saddle.unit(x)
+        assert saddle.lattice is not None
+        lattice, moves = saddle.lattice, _MOVE * saddle.unit(x)
         free = np.array([x[0] != 0, True, True])
         slope, slopes = np.zeros((x.size, x.size)), np.zeros_like(x)
         for i in np.flatnonzero(free):
@@ -82,6 +84,9 @@ class Sensitivity:
             moved[i] += moves[i]
             slope[:, i] = (saddle(moved)[0] - moved - view.change) / moves[i]
             slopes[i] = (saddle.energy(to_overlaps(moved)) - view.energy) / moves[i]
+        if saddle.lattice is not lattice and not own:  # x was where it ends
+            fresh = saddle.afresh()
+            return cls.of(fresh, x, View.of(fresh, x), own=True)
         inverse = np.zeros_like(slope)
         # Pseudo-inverse: Q − M² cannot move where it is 0.
         inverse[np.ix_(free, free)] = -np.linalg.pinv(slope[np.ix_(free, free)], rcond=1e-14)
@@ -136,20 +141,17 @@ def errors_of(
         "training_energy": H,
         "energy": problem.alpha * H + problem.weight_decay * q / 2,
         "accuracy": error(lambda o: accuracy(problem, o.M, o.q(problem.beta))),
-        "at_eigenvalue": at[1] + _at_error(saddle, overlaps, at[0], error),
+        "at_eigenvalue": at[1] + _at_error(saddle, overlaps, at[0], [one for one, _ in ends]),
     }
 
 
 def _at_error(
-    saddle: SaddlePoint,
-    overlaps: Overlaps,
-    at: float,
-    error: Callable[[Callable[[Overlaps], float]], float],
+    saddle: SaddlePoint, overlaps: Overlaps, at: float, ends: Sequence[Overlaps]
 ) -> float:
-    """What an error of the state does to AT."""
+    """What an error of the state does to AT; ends: where it moves along M, Q and χ."""
     if not 0 < at < math.inf:
         return 0.0
     norm = squared_norm(saddle.response(overlaps))
     unit = at / saddle.measure(overlaps).mean(norm)
-    by_field = error(lambda o: unit * saddle.measure(o).mean(norm))
-    return by_field + _RESPONSE * at * error(lambda o: math.log(o.chi))
+    by_field = sum(abs(unit * saddle.measure(end).mean(norm) - at) for end in ends[:2])
+    return by_field + _RESPONSE * at * abs(math.log(ends[2].chi / overlaps.chi))

@@ -159,7 +159,13 @@ class SaddlePoint:
         self._odd = problem.odd
         self.lattice: Lattice | None = None
         self._last: tuple[Overlaps, Averages, Conjugates] | None = None
+        self._measure: tuple[tuple[float, float], PairMeasure] | None = None
         self._response: tuple[Overlaps, Response] | None = None
+        self._energy: tuple[float, Array] | None = None
+
+    def afresh(self) -> "SaddlePoint":
+        """The same equations on a lattice still to be made."""
+        return SaddlePoint(self.problem, **self._grid)
 
     def __call__(self, x: Array) -> tuple[Array, float]:
         """A better state, and the undamped residual of x.
@@ -204,13 +210,9 @@ class SaddlePoint:
         state = self.resolved(overlaps)
         if self.lattice is None or not self.lattice.covers(problem, state):
             self.lattice = make_lattice(problem, state, **self._grid)
-            self._response = None  # it was on other nodes
+            self._measure = self._response = self._energy = None  # they were on other nodes
         self._last = (overlaps, *self.on_lattice(state))
         return self._last[1:]
-
-    def elsewhere(self) -> "SaddlePoint":
-        """The same equations, to be evaluated on other lattices of the same fineness."""
-        return SaddlePoint(self.problem, **self._grid)
 
     def on_lattice(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
         """The same on the present lattice, whether or not that covers the state."""
@@ -222,8 +224,11 @@ class SaddlePoint:
     def measure(self, overlaps: Overlaps) -> PairMeasure:
         """The law of the field on the present lattice."""
         assert self.lattice is not None
-        Q = self.resolved(overlaps).Q
-        return PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=overlaps.M, Q=Q)
+        M, Q = overlaps.M, self.resolved(overlaps).Q
+        if self._measure is None or self._measure[0] != (M, Q):
+            measure = PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=M, Q=Q)
+            self._measure = ((M, Q), measure)
+        return self._measure[1]
 
     def response(self, overlaps: Overlaps) -> Response:
         """∇²F at a state, on the lattice of its evaluation."""
@@ -260,8 +265,10 @@ class SaddlePoint:
         """Mean H of a training pair in a state."""
         self.evaluate(overlaps)
         assert self.lattice is not None
-        H = self.lattice.channel.energy(self.problem.delta**2 * overlaps.chi)
-        return self.measure(overlaps).mean(H)
+        c = self.problem.delta**2 * overlaps.chi
+        if self._energy is None or self._energy[0] != c:
+            self._energy = (c, self.lattice.channel.energy(c))
+        return self.measure(overlaps).mean(self._energy[1])
 
 
 class TemperatureError(ConvergenceError, InputError):
@@ -314,7 +321,7 @@ def stability_of(saddle: SaddlePoint, overlaps: Overlaps) -> Stability:
 
     def slope(x: Array, *, wider: bool = False) -> Array:
         state = Overlaps(*(float(v) for v in x))
-        at = saddle.elsewhere().evaluate(state) if wider else saddle.on_lattice(state)
+        at = saddle.afresh().evaluate(state) if wider else saddle.on_lattice(state)
         return gradient(problem, state, at[1])
 
     base = slope(here)

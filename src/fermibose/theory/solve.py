@@ -45,12 +45,12 @@ _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a tr
 _EQUAL = 1e-3  # difference of free energies that the coarse grid cannot judge, relative
 
 # The refinement.
-_SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
+_SECOND = 1.65  # coarseness of the grid that comes first and estimates the numerical error
 _HANDOVER = 1e-7  # residual at which the fine grid takes over: below any error it estimates
 _USELESS = 0.1  # relative error of q or χ with which a solution is none
 _PART = 0.01  # of a grid's error: what a residual may add to it
 _POLISHINGS = 4  # steps of Newton's method that see to that, at most
-_NOTHING = 1e-7  # a mean weight, in units of √q, that iterates to less than this iterates to 0
+_NOTHING = 1e-7  # M or √(Q − M²), in units of √q, that iterates to less than this iterates to 0
 _SURE = 2.0  # grids agree on the weight that floating point loses to a few per cent
 
 # From the solution of a neighbouring problem.
@@ -266,7 +266,7 @@ def _refine(
         history=history,
         unit=second.unit,
     )
-    solution = _finish(problem, rough, history, tol=tol)
+    solution = _finish(second, rough, history, tol=tol)
     return replace(
         solution,
         iterations=found.iterations + solution.iterations,
@@ -298,8 +298,9 @@ def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solutio
     ordered = start.candidate.ordered
     x = to_vector(start.overlaps if ordered else replace(start.overlaps, M=0.0))
     try:
-        rough, history = _near(SaddlePoint(problem, coarseness=_SECOND), x, start)
-        near = _finish(problem, rough, history, tol=tol, guess=start)
+        second = SaddlePoint(problem, coarseness=_SECOND)
+        rough, history = _near(second, x, start)
+        near = _finish(second, rough, history, tol=tol, guess=start)
     except ConvergenceError:
         return None
     return near if near.candidate.ordered == ordered and near.stable else None
@@ -339,7 +340,7 @@ def _probe(saddle: SaddlePoint, x: Array, *, ordered: bool) -> Steps:
 
 
 def _finish(
-    problem: Problem,
+    second: SaddlePoint,
     rough: FixedPoint,
     history: Steps,
     *,
@@ -350,6 +351,7 @@ def _finish(
 
     A ``guess`` of the solution, next to one already known, also tells what this step will change.
     """
+    problem = second.problem
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
     saddle, history = SaddlePoint(problem), history.elsewhere()
     shift = 0.0 if guess is None else to_vector(guess.overlaps) - to_vector(guess.second)
@@ -363,35 +365,34 @@ def _finish(
             saddle, point.x, tol=tol, max_iterations=300, accelerate_below=1e3 * tol, unit=unit
         )
         point = replace(again, iterations=point.iterations + again.iterations)
-    solution = _measure(saddle, point)
+    solution = _measure(saddle, point, second)
     if not point.converged:
         raise ConvergenceError(
             f"no solution to tol = {tol:g} at {problem}: the residual stays at "
             f"{point.residual:.1e}; try a larger tol, or a start from a nearby solution",
             solution,
         )
-    if max(solution.errors["q"] / solution.q, solution.errors["chi"] / solution.chi) > _USELESS:
+    if any(solution.errors[n] > _USELESS * getattr(solution, n) for n in ("q", "chi")):
         raise _unresolved(problem, solution)
     return solution
 
 
-def _measure(saddle: SaddlePoint, point: FixedPoint) -> Solution:
+def _measure(saddle: SaddlePoint, point: FixedPoint, second: SaddlePoint) -> Solution:
     """The solution where an iteration ended, with the errors that coarser grids tell.
 
     They also tell what a residual is worth: where it is more than the grid's own error, Newton's
     method goes on.
     """
     problem, x = saddle.problem, point.x.copy()
-    # M → −M is an exact symmetry, and so is M = 0.
-    x[0] = abs(x[0]) if abs(x[0]) > _NOTHING * saddle.unit(x)[0] else 0.0
+    # M → −M is an exact symmetry, and so is M = 0; with it, an odd φ has a state of Q = 0.
+    x[:2] = np.where(np.abs(x[:2]) > _NOTHING * saddle.unit(x)[:2], np.abs(x[:2]), 0.0)
     if saddle.too_cold(to_overlaps(x)):
         raise cold(problem, to_overlaps(x))
     # At zero temperature errors fall like powers of the steps, and one grid may hit by chance.
-    grids = (_SECOND, COARSE) if problem.zero_temperature else (_SECOND,)
-    seconds = [SaddlePoint(problem, coarseness=coarseness) for coarseness in grids]
-    here, views = View.of(saddle, x), [View.of(second, x) for second in seconds]
-    sensitivity = Sensitivity.of(seconds[0], x, views[0])
-    error = np.abs(sensitivity.inverse) @ np.abs(views[0].change - here.change)
+    more = [SaddlePoint(problem, coarseness=COARSE)] if problem.zero_temperature else []
+    here, views = View.of(saddle, x), [View.of(other, x) for other in (*more, second)]
+    sensitivity = Sensitivity.of(second, x, views[-1])
+    error = np.abs(sensitivity.inverse) @ np.abs(views[-1].change - here.change)
     change, count = here.change, 0
     while count < _POLISHINGS and np.any(np.abs(sensitivity.inverse @ change) > _PART * error):
         x = x + sensitivity.inverse @ change
@@ -403,5 +404,5 @@ def _measure(saddle: SaddlePoint, point: FixedPoint) -> Solution:
         point,
         at=at[0],
         errors=errors_of(saddle, x, sensitivity, [(view, here) for view in views], at=at),
-        second=to_overlaps(x + sensitivity.inverse @ (views[0].change - here.change)),
+        second=to_overlaps(x + sensitivity.inverse @ (views[-1].change - here.change)),
     )
