@@ -155,7 +155,8 @@ def critical_point(
     """The value of ``parameter`` in the interval ``between`` at which a phase ends, to ``tol``.
 
     ``order``: the solution with M = 0 starts to grow a magnetisation, 1 + χαm² E[y·∇²F y] = 0: the
-    continuous transition to M > 0 (α_c, Δ_c, ρ_c). ``at``: the de Almeida-Thouless eigenvalue of
+    continuous transition to M > 0 (α_c, Δ_c, ρ_c) within replica symmetry; where that is unstable
+    use :func:`critical_point_broken`. ``at``: the de Almeida-Thouless eigenvalue of
     the solution of lowest free energy is 1; refused where it is infinite (zero temperature), for
     the weight of the jumps that make it so fades gradually.
     """
