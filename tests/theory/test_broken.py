@@ -300,9 +300,8 @@ def test_without_spread_all_is_symmetric(change, x):
         average = ClusterEquations(problem, clusters.y).evaluate(clusters)
         return np.array([free_energy(problem, clusters, average), *eigenvalues(problem, clusters)])
 
-    one, two = at(4e-4), at(8e-4)
-    assert (4 * one[0] - two[0]) / 3 == pytest.approx(s.free_energy, abs=2e-8)
-    both = 2 * one[1:] - two[1:]
+    f, *both = (8 * at(4e-4) - 6 * at(8e-4) + at(16e-4)) / 3  # a parabola, at gap 0
+    assert f == pytest.approx(s.free_energy, abs=1e-7)
     assert both == pytest.approx([s.at_eigenvalue] * 2, rel=5e-3)
 
 
