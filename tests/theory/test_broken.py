@@ -426,13 +426,13 @@ def test_what_is_not_solved_says_so(monkeypatch):
     def brief(*args, **options):
         return iterate(*args, **(options | {"max_iterations": 3}))
 
-    monkeypatch.setattr("fermibose.theory.broken.iterate", brief)
+    monkeypatch.setattr("fermibose.theory.broken_search.iterate", brief)
     with pytest.raises(ConvergenceError, match=r"y = beta x = .*: the residual stays at") as caught:
         solve_broken(Problem())
     assert isinstance(caught.value.state, Clusters)
 
 
 def test_no_parisi_parameter_is_said_plainly(monkeypatch):
-    monkeypatch.setattr("fermibose.theory.broken._LOWEST", 0.7)
+    monkeypatch.setattr("fermibose.theory.broken_search._LOWEST", 0.7)
     with pytest.raises(ConvergenceError, match="the complexity keeps its sign as far as y"):
         solve_broken(Problem())
