@@ -50,4 +50,13 @@ MUTANTS = [
     ("theory: heat along β", "fermibose/theory/susceptibility.py", "scale = solution.problem.beta**2", "scale = solution.problem.beta", "tests/theory/test_points.py"),
     ("theory: any content believed", "fermibose/theory/archive.py", "if stated != _checksum(content):", "if False:", "tests/theory/test_points.py"),
     ("theory: infinity not saved", "fermibose/theory/archive.py", 'return {"number": str(value)}', "return None", "tests/theory/test_points.py"),
+    ("theory: Σ of the wrong sign", "fermibose/theory/rsb.py", "+ problem.alpha * (average.F - average.outer.F) / y", "- problem.alpha * (average.F - average.outer.F) / y", "tests/theory/test_broken.py::test_equations_are_derivatives_of_the_free_energy"),
+    ("theory: χ₁ for X between clusters", "fermibose/theory/rsb.py", "between = scale * clusters.X**2", "between = scale * clusters.chi1**2", "tests/theory/test_broken.py::test_a_plain_grid_leaves_the_solution_where_it_is"),
+    ("theory: inside of no cluster", "fermibose/theory/rsb.py", "inside = scale * levels.mean(norm)", "inside = scale * float(norm.mean())", "tests/theory/test_broken.py::test_a_plain_grid_leaves_the_solution_where_it_is"),
+    ("theory: one y in f forgotten", "fermibose/theory/rsb.py", "math.log(X / chi1) / (2 * clusters.y)", "math.log(X / chi1) / 2", "tests/theory/test_broken.py::test_equations_are_derivatives_of_the_free_energy"),
+    ("theory: F₁ at the last nodes", "fermibose/theory/rsb.py", "max(clusters.q1, room**2)", "clusters.q1", "tests/theory/test_broken.py::test_without_spread_all_is_symmetric"),
+    ("theory: nodes left behind by clusters", "fermibose/theory/rsb.py", "clusters.gap < 0.8 * self._gap", "clusters.gap < 0.1 * self._gap", "tests/theory/test_broken.py::test_beside_the_line_of_at_one_step_is_nearly_enough"),
+    ("theory: M = 0 never left", "fermibose/theory/broken_search.py", "    if flat.ordered:\n        return found\n", "    return found\n", "tests/theory/test_broken.py::test_order_of_one_step_wins_where_the_symmetric_solution_has_none"),
+    ("theory: x for y", "fermibose/theory/broken.py", "return problem.beta * number(", "return number(", "tests/theory/test_broken_curves.py::test_the_complexity_along_x"),
+    ("theory: symmetric stiffness", "fermibose/theory/broken_curves.py", "return last[0].label_stiffness", "return last[0].symmetric.label_stiffness", "tests/theory/test_broken_curves.py::test_order_ends_where_m_vanishes"),
 ]  # fmt: skip

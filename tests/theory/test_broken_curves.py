@@ -78,7 +78,7 @@ def test_the_figure_with_and_without_symmetry(tmp_path):
     unstable = curve.values[curve.column("at_eigenvalue") >= 1]
     np.testing.assert_array_equal(broken.values, unstable)
     at = {s.problem.delta: s for s in curve}
-    between = [s for s in broken if 0.93 < s.problem.delta < 1.17]
+    between = [s for s in broken if 0.93 < s.problem.delta < 1.05]
     assert between
     for s in between:
         assert at[s.problem.delta].M == 0 < s.M

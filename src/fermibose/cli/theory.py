@@ -133,7 +133,8 @@ def _print_point(solution: "Solution") -> None:
     if not solution.rs_stable:
         console.print(
             "[yellow]warning:[/] replica symmetry is unstable here (AT eigenvalue above 1): "
-            "these numbers are an approximation, usually a good one for M and q",
+            "these numbers are an approximation, the worse the farther it is above 1 (at 6, M is "
+            "off by a quarter); solve_broken() in Python goes one step further",
             soft_wrap=True,
         )
     for other in solution.rivals:

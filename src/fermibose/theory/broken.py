@@ -1,58 +1,38 @@
-"""Solutions with one step of replica symmetry breaking, for where the symmetric one is unstable.
+"""Solutions with one step of replica symmetry breaking, for where the symmetric one is unstable."""
 
-The equations of :mod:`fermibose.theory.rsb` at one y = βx are iterated from those at a neighbouring
-y. At large y clusters are narrow and nearly symmetric, so the search begins there and goes down in
-equal ratios until Σ changes its sign: x itself scales like 1/β.
-"""
-
-import itertools
-import math
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-
-from scipy.optimize import brentq
 
 from fermibose.checks import is_number, number
 from fermibose.compute import threads
 from fermibose.errors import InputError
+from fermibose.theory.broken_search import (
+    ROUGH,
+    Found,
+    Search,
+    exact,
+    first_search,
+    from_above,
+    leave_flat,
+    near,
+)
 from fermibose.theory.fixed_point import ConvergenceError, iterate
 from fermibose.theory.problem import Problem, check_problem
 from fermibose.theory.rsb import (
-    ClusterAverages,
     ClusterEquations,
     Clusters,
     Eigenvalues,
-    complexity,
     distance,
     eigenvalues,
-    free_energy,
-    label_stiffness,
     to_vector,
     training_energy,
 )
 from fermibose.theory.solution import Predictions, Solution
 from fermibose.theory.solve import disordered, solve
 
-_TOP = 100.0  # y at which a search begins
-_HIGHEST, _ALMOST = 0.95, 0.999  # x at which it begins at most, and beyond which it does not go
-_COLDEST = 1e5  # y beyond which it does not go at zero temperature
-_RATIO = 0.75  # of neighbouring y on the way down
-_LOWEST = 1e-3  # part of the first y where the way down ends
-_STRIDES = tuple(1.01 ** (2**k) for k in range(8))  # ratios of y to a start's, around it
-_PRECISION = 1e-6  # relative, of y
-_ROUGH = 1e-6  # residual with which a state on another grid is left
 _SECOND = 1.5  # coarseness of the grid that estimates the error
-_SEARCH = 2.0  # and of the one to search on at zero temperature, where iterations are slow
-
-# How to iterate: residual at which acceleration begins, length of steps until then, iterations.
-_Manner = tuple[float, float, int]
-_MANNERS: tuple[_Manner, ...] = ((math.inf, 1.0, 60), (1e-2, 0.5, 150), (1e-3, 0.5, 400))
-_PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unstable state again
-_KICKS = (0.3, 1.0)  # mean weights to try beside M = 0, in units of √q₀ + 0.3
-_NOTHING = 1e-5  # a mean weight that is on its way to 0
 
 
 BROKEN_QUANTITIES = (
@@ -199,19 +179,19 @@ def _solve(
     """From a start if that leads somewhere, else from the symmetric solution."""
     problem = symmetric.problem
 
-    def finish(found: _Found) -> BrokenSolution:
-        return _finish(_leave_flat(found, level) if kick else found, symmetric, level, tol)
+    def finish(found: Found) -> BrokenSolution:
+        return _finish(leave_flat(found, level) if kick else found, symmetric, level, tol)
 
     if start is not None:
         begin = start if isinstance(start, Clusters) else start.clusters
         with suppress(ConvergenceError):
-            return finish(_near(_first_search(problem, tol), begin, level))
+            return finish(near(first_search(problem, tol), begin, level))
     if symmetric.rs_stable:
         raise StableError(
             f"replica symmetry is stable here (AT = {symmetric.at_eigenvalue:.3f} < 1): "
             "the symmetric solution of solve() is the answer"
         )
-    return finish(_from_above(_first_search(problem, tol), symmetric, level))
+    return finish(from_above(first_search(problem, tol), symmetric, level))
 
 
 def _check_start(start: Any) -> None:
@@ -239,187 +219,16 @@ def _check_level(problem: Problem, x: float | None, y: float | None) -> float | 
     return None if y is None else number("y", y, above=0, below=problem.beta)
 
 
-@dataclass(frozen=True)
-class _State:
-    """A solution at one y."""
-
-    problem: Problem
-    clusters: Clusters
-    average: ClusterAverages
-    residual: float
-
-    @property
-    def free_energy(self) -> float:
-        """f."""
-        return free_energy(self.problem, self.clusters, self.average)
-
-    @property
-    def complexity(self) -> float:
-        """Σ."""
-        return complexity(self.problem, self.clusters, self.average)
-
-    @property
-    def label_stiffness(self) -> float:
-        """Below 0, M = 0 grows a magnetisation."""
-        return label_stiffness(self.problem, self.clusters, self.average)
-
-    @property
-    def ordered(self) -> bool:
-        """Whether M > 0."""
-        return self.clusters.M > _NOTHING
-
-
-class Search:
-    """Solutions of one problem on one grid at several y, each iterated from that at the nearest."""
-
-    def __init__(self, problem: Problem, *, tol: float, coarseness: float = 1.0) -> None:
-        self.problem, self.tol, self.coarseness = problem, tol, coarseness
-        self.iterations = 0
-        self._known: dict[float, _State] = {}
-
-    def elsewhere(self) -> "Search":
-        """Another on the same grid, that goes on counting iterations."""
-        other = Search(self.problem, tol=self.tol, coarseness=self.coarseness)
-        other.iterations = self.iterations
-        return other
-
-    def begin(self, y: float, start: Clusters, manners: tuple[_Manner, ...] = _MANNERS) -> _State:
-        """Solve the equations at a first y; the manners are tried in turn."""
-        for threshold, damping, most in manners:
-            equations = ClusterEquations(self.problem, y, coarseness=self.coarseness)
-            point = iterate(
-                equations,
-                to_vector(start),
-                tol=self.tol,
-                max_iterations=most,
-                accelerate_below=threshold,
-                damping=damping,
-            )
-            self.iterations += point.iterations
-            clusters = equations.clusters(point.x)
-            if point.converged:
-                clusters = replace(clusters, M=abs(clusters.M))
-                average = equations.evaluate(clusters)
-                self._known[y] = _State(self.problem, clusters, average, point.residual)
-                return self._known[y]
-        raise ConvergenceError(
-            f"no broken solution at {self.problem} and y = beta x = {y:.4g}: the residual stays at "
-            f"{point.residual:.1e}; solve_broken() a nearby problem and pass its solution as "
-            "start, or use the symmetric solution of solve() with its at_eigenvalue",
-            clusters,
-        )
-
-    def at(self, y: float) -> _State:
-        """The solution at y."""
-        if y not in self._known:
-            nearest = min(self._known, key=lambda other: abs(math.log(other / y)))
-            self.begin(y, self._known[nearest].clusters)
-        return self._known[y]
-
-    def optimum(self, ys: Iterable[float]) -> _State:
-        """Where Σ vanishes: go along ys until it changes its sign, then close in."""
-        problem = self.problem
-        limit = _COLDEST if problem.zero_temperature else _ALMOST * problem.beta
-        before, sign = math.nan, 0.0
-        for y in (min(y, limit) for y in ys):
-            value = self.at(y).complexity
-            if sign * value < 0:
-                ends = sorted((before, y))
-                precision = {"xtol": _PRECISION * ends[0], "rtol": _PRECISION}
-                return self.at(float(brentq(lambda y: self.at(y).complexity, *ends, **precision)))
-            before, sign = y, value
-            if y == limit and sign > 0:
-                break
-        raise ConvergenceError(
-            f"no broken solution at {problem}: the complexity keeps its sign as far as "
-            f"y = beta x = {before:.4g}, where it is {sign:.1e}, so no Parisi parameter makes the "
-            "free energy stationary; give x or y, or use the symmetric solution of solve()",
-            self.at(before).clusters,
-        )
-
-
-def _first_search(problem: Problem, tol: float) -> Search:
-    """A search on its first grid, which at finite temperature is also the last."""
-    if problem.zero_temperature:
-        return Search(problem, tol=max(tol, _ROUGH), coarseness=_SEARCH)
-    return Search(problem, tol=tol)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Where a search ended."""
-
-    search: Search
-    state: _State
-
-
-def _from_above(search: Search, symmetric: Solution, level: float | None) -> _Found:
-    """From nearly symmetric clusters down to the y wanted, or to where Σ vanishes."""
-    beta = search.problem.beta
-    top = max(min(_TOP, _HIGHEST * beta), level or 0.0)
-    q1 = symmetric.Q + symmetric.chi / (10 * top)
-    guess = Clusters(symmetric.M, symmetric.Q, q1, 0.9 * symmetric.chi, top, beta)
-    first = search.begin(top, guess)
-    if level is None and first.complexity > 0:
-        up = itertools.takewhile(lambda y: y < _COLDEST, _ratios(top, 1 / _RATIO))
-        return _Found(search, search.optimum(up))
-    lowest = _LOWEST * top if level is None else level
-    down = itertools.takewhile(lambda y: y > lowest, _ratios(top, _RATIO))
-    if level is None:
-        return _Found(search, search.optimum(down))
-    for y in down:
-        search.at(y)
-    return _Found(search, search.at(level))
-
-
-def _ratios(y: float, ratio: float) -> Iterator[float]:
-    """y, and on in equal ratios."""
-    return (y * ratio**k for k in itertools.count())
-
-
-def _near(search: Search, begin: Clusters, level: float | None) -> _Found:
-    """From clusters of a neighbouring problem to the y wanted, or to where Σ vanishes."""
-    first = min(begin.y, _ALMOST * search.problem.beta) if level is None else level
-    sign = 1 if search.begin(first, begin).complexity > 0 else -1
-    if level is not None:
-        return _Found(search, search.at(level))
-    return _Found(search, search.optimum([first, *(first * r**sign for r in _STRIDES)]))
-
-
-def _leave_flat(found: _Found, level: float | None) -> _Found:
-    """What was found; if it has M = 0 and there is a lower solution of M > 0, that."""
-    flat = found.state
-    if flat.ordered:
-        return found
-    for kick in _KICKS:
-        M = kick * (math.sqrt(flat.clusters.q0) + 0.3)
-        q0, q1 = flat.clusters.q0 + M**2, flat.clusters.q1 + M**2
-        search = found.search.elsewhere()
-        try:
-            moved = search.begin(
-                flat.clusters.y, replace(flat.clusters, M=M, q0=q0, q1=q1), _PATIENT
-            )
-            if not moved.ordered:
-                continue
-            other = _near(search, moved.clusters, level)
-        except ConvergenceError:
-            continue
-        lower = other.state.free_energy < flat.free_energy
-        if other.state.ordered and (flat.label_stiffness < 0 or lower):
-            return other
-    return found
-
-
-def _finish(found: _Found, symmetric: Solution, level: float | None, tol: float) -> BrokenSolution:
+def _finish(found: Found, symmetric: Solution, level: float | None, tol: float) -> BrokenSolution:
     """The solution on the last grid, measured."""
     problem = symmetric.problem
     if found.search.coarseness != 1:
         last = Search(problem, tol=tol)
         last.iterations = found.search.iterations
-        found = _near(last, _exact(found.state), level)
-    state, clusters = found.state, _exact(found.state)
+        found = near(last, exact(found.state), level)
+    state, clusters = found.state, exact(found.state)
     second = ClusterEquations(problem, clusters.y, coarseness=_SECOND)
-    point = iterate(second, to_vector(clusters), tol=_ROUGH, max_iterations=30)
+    point = iterate(second, to_vector(clusters), tol=ROUGH, max_iterations=30)
     lattice = ClusterEquations(problem, clusters.y).lattice(clusters)
     return BrokenSolution(
         problem=problem,
@@ -434,8 +243,3 @@ def _finish(found: _Found, symmetric: Solution, level: float | None, tol: float)
         converged=True,
         error=max(distance(second.clusters(point.x), clusters), point.residual),
     )
-
-
-def _exact(state: _State) -> Clusters:
-    """The clusters of a state; M = 0 is exact."""
-    return state.clusters if state.ordered else replace(state.clusters, M=0.0)
