@@ -60,12 +60,10 @@ class _Pupil(nn.Module):
         self.centre, self.spread = x.mean(), x.std().clamp(min=1e-12)
         generator = torch.Generator(x.device).manual_seed(seed)
         shapes = ((x.shape[1], HIDDEN), (HIDDEN, victim.classes))
-        self.weights = [
-            (
-                torch.randn(shape, generator=generator, device=x.device) / shape[0] ** 0.5
-            ).requires_grad_()
-            for shape in shapes
-        ]
+        self.weights: list[Tensor] = []
+        for shape in shapes:
+            weight = torch.randn(shape, generator=generator, device=x.device) / shape[0] ** 0.5
+            self.weights.append(weight.requires_grad_())
         optimiser = torch.optim.Adam(self.weights, 3e-3)
         wide = ThreatModel(threat.norm, 2 * threat.epsilon, threat.bounds)
         for _ in range(ROUNDS):
@@ -84,8 +82,10 @@ class _Pupil(nn.Module):
             weight.requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = ((x.flatten(1) - self.centre) / self.spread) @ self.weights[0]
-        return torch.relu(h) @ self.weights[1]
+        """The logits it believes in, of order one."""
+        first, last = self.weights
+        h: Tensor = (x.flatten(1) - self.centre) / self.spread
+        return (h @ first).relu() @ last
 
 
 @torch.no_grad()

@@ -155,10 +155,12 @@ def _paths(victim: Victim, threat: ThreatModel, generator: torch.Generator) -> I
     rival = logits.scatter(1, y[:, None], -torch.inf).argmax(1)
     aim = torch.eye(victim.classes).to(logits)
     yield _Path("of the attack", x, attacked.points, aim[rival] - aim[y])
-    kind = {"generator": generator, "dtype": x.dtype, "device": x.device}
-    direction = ball.steepest(torch.randn(x.shape, **kind))
-    border = ball.project(x + threat.epsilon * direction)
-    yield _Path("to random points", x, border, torch.randn(logits.shape, **kind))
+    direction, weight = (
+        torch.randn(like.shape, generator=generator, dtype=x.dtype, device=x.device)
+        for like in (x, logits)
+    )
+    border = ball.project(x + threat.epsilon * ball.steepest(direction))
+    yield _Path("to random points", x, border, weight)
 
 
 def _unexplained(path: _Path, model: nn.Module, answers: Victim) -> Tensor:
