@@ -12,6 +12,8 @@ from fermibose.attacks import (
     ThreatModel,
     accuracy_curve,
     audit,
+    certified_radius,
+    certify,
     fgsm,
     gaussian_noise,
     one_step_l2,
@@ -231,3 +233,19 @@ def test_pictures_show_one_image_of_each_class_fooled_if_possible(net, digits):
     fooled = (found.correct & ~found.robust).numpy()
     for row, label in zip(rows, range(10), strict=True):
         assert fooled[row] or not np.any(fooled & (digits.y_test == label))
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_what_is_proved_stands_beside_the_attacks(net, model, first, tmp_path, norm):
+    text = run("attack", model, *OPTIONS, "--norm", norm, "--eps", 0.03, "--steps", 3,
+               "--certify", "--output", tmp_path)  # fmt: skip
+    proved = certified_radius(net, *first, norm=norm)
+    record = json.loads((tmp_path / "attack.json").read_text())["certificate"]
+    assert record["radius"] == proved.radius.tolist()
+    assert record["method"] == "crown"
+    assert f"proved: {100 * proved.accuracy(0.03)[0]:.1f} % withstand any attack" in text
+
+
+def test_noise_has_no_certificate(model, tmp_path):
+    with pytest.raises(InputError, match="a certificate needs"):
+        main(["attack", str(model), "--norm", "noise", "--certify", "--output", str(tmp_path)])

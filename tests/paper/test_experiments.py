@@ -86,6 +86,8 @@ def test_a_method_is_attacked_on_the_first_images_of_each_class(data):
     assert found["areas"]["noise_area"] == pytest.approx(lines.sum())  # 100 % · 0.01
     proved = certified_radius(net, *first, norm="linf").accuracy((0.01, 0.02, 0.03))
     assert found["certificate"]["linf"]["certified"] == proved.tolist()
+    proved = certified_radius(net, *first, norm="l2", method="lipschitz").accuracy((0.2, 0.3, 0.5))
+    assert found["certificate"]["l2"]["lipschitz"] == proved.tolist()
     every = accuracy_curve(net, data.x_test, data.y_test, ThreatModel("linf"), epsilons=(0.0,))
     assert found["clean"] == every.accuracy[0]
 
@@ -129,7 +131,10 @@ def test_tables_of_robustness_tell_everything_that_was_measured():
         "audit": {"established": False, "verdict": "not so"},
         "auto": auto,
         "auto all": auto["linf 0.1"],
-        "certificate": {n: {"certified": [0.5], "pgd": [0.75]} for n in robustness.CERTIFIED},
+        "certificate": {
+            n: {"certified": [0.5], "lipschitz": [0.25], "pgd": [0.75]}
+            for n in robustness.CERTIFIED
+        },
         "pgd": dict.fromkeys(robustness.STRENGTHS, 0.6),
     }
     rows = [row({"clean": 0.8} | looks, name="robustness", method=METHODS["MLP"])]
@@ -142,7 +147,7 @@ def test_tables_of_robustness_tell_everything_that_was_measured():
     assert published == [("MLP", "85.0 ± 0.0", "4.00 ± 0.00", "40.00 ± 0.00")]
     assert told["The paper's comparison"] == [("MLP", "90.0", "40.0", "1")]
     assert told["The audit"][0][0].passed is False
-    assert told["Certified accuracy / accuracy under PGD"] == [("MLP", "50.0 / 75.0")]
+    assert told["Certified accuracy / accuracy under PGD"] == [("MLP", "25.0 / 50.0 / 75.0")]
     assert robustness.tables([], TINY) == []
 
 

@@ -121,7 +121,7 @@ class Ball(Protocol):
         """The direction of unit norm along which a linear function grows fastest."""
 
     def project(self, point: Tensor) -> Tensor:
-        """The point of the ball nearest to ``point``, which may be overwritten."""
+        """A point of the ball near ``point``, which may be overwritten."""
 
     def furthest(self, gradient: Tensor) -> Tensor:
         """A point of the ball at which the linear function with this gradient is largest."""
@@ -179,28 +179,26 @@ class L2Ball:
         return direction.view_as(gradient)
 
     def project(self, point: Tensor) -> Tensor:
-        """The nearest point of ball and bounds together: clip(x + s·change), s ≤ 1 the largest."""
-        return torch.add(self.centre, self._within(point - self.centre, 1.0), out=point).clamp_(
-            *self.bounds
-        )
+        """Shrink the change to length ε, then clip to the bounds.
+
+        The centre lies inside the bounds, so clipping can only bring a point closer to it.
+        """
+        change = (point - self.centre).flatten(1)
+        length = change.norm(dim=1, keepdim=True)
+        change *= (self.epsilon / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(max=1)
+        return torch.add(self.centre, change.view_as(point), out=point).clamp_(*self.bounds)
 
     def furthest(self, gradient: Tensor) -> Tensor:
         """clip(x + s·g) with the s that uses up ε, or the corner of the bounds if none does."""
-        return (self.centre + self._within(gradient, torch.inf)).clamp_(*self.bounds)
-
-    def _within(self, direction: Tensor, most: float) -> Tensor:
-        """The change clip(x + s·direction) − x with the largest s ≤ most that ε allows."""
         if self.epsilon == 0:
-            return torch.zeros_like(direction)
-        flat, (low, high) = direction.flatten(1), self.bounds
-        speed = flat.abs()  # brought to at most 1, and lengths to units of ε: squares are numbers
-        largest = speed.amax(1, keepdim=True).clamp_(min=torch.finfo(flat.dtype).tiny)
-        speed /= largest
-        centre = self.centre.flatten(1)
+            return self.centre.clone()
+        flat, centre, (low, high) = gradient.flatten(1), self.centre.flatten(1), self.bounds
+        # The largest entry becomes 1, and lengths are in units of ε: all squares are numbers.
+        speed = flat.abs()
+        speed /= speed.amax(1, keepdim=True).clamp(min=torch.finfo(flat.dtype).tiny)
         room = torch.where(flat > 0, high - centre, centre - low).div_(self.epsilon).clamp_(max=1)
-        level = fill(speed, room).clamp_(max=most * largest / self.epsilon)
-        change = torch.minimum(speed.mul_(level), room).mul_(self.epsilon)
-        return change.copysign_(flat).view_as(direction)
+        change = torch.minimum(fill(speed, room) * speed, room).mul_(self.epsilon).copysign_(flat)
+        return (self.centre + change.view_as(gradient)).clamp_(*self.bounds)
 
     def random(self, generator: torch.Generator) -> Tensor:
         """Uniform in the ball (radius ε u^{1/d} along a Gaussian direction), then clipped."""
