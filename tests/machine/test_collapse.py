@@ -27,6 +27,7 @@ COLLAPSING = {
     "attraction": (X, {"energy": PairEnergy(boson_weight=300)}),
     "decay": (X, {"weight_decay": 10.0}),
     "small inputs": (X / 10, {}),
+    "little activity": (X, {"activity": 3.0}),
     "nothing repels": (X, {"energy": PairEnergy(fermion_weight=0)}),
     "no distance asked for": (X, {"energy": PairEnergy(d_f=0)}),
 }
@@ -41,6 +42,7 @@ def test_a_collapse_warns_and_names_what_to_change(why):
     (message,) = [str(warning.message) for warning in caught]
     for word in ("layer 1", "boson_weight", "weight_decay", "d_f", "root mean square"):
         assert word in message
+    assert ("activity (now 3)" in message) == (why == "little activity")
     assert caught[0].filename == __file__  # where train was called
 
 

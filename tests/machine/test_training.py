@@ -87,6 +87,7 @@ def dark_data(data):
 
 
 @pytest.mark.parametrize("which", ["data", "dark_data"])
+@pytest.mark.filterwarnings("ignore::fermibose.machine.CollapseWarning")  # it is meant to
 def test_training_a_layer_is_adam_on_the_printed_loss(which, request):
     """Autograd over all pairs of each batch, torch's plain Adam, the same shuffles."""
     data = request.getfixturevalue(which)
@@ -306,6 +307,7 @@ def test_a_net_that_cannot_fit_into_memory_is_refused(data, fit):
         fit(*data, with_(SMALL, hidden=(10**15,)))
 
 
+@pytest.mark.filterwarnings("ignore::fermibose.machine.CollapseWarning")  # it is meant to
 def test_activity_penalty_makes_representations_sparser(data):
     x = torch.from_numpy(data[0])
     recipe = with_(SMALL, hidden=(12,), epochs=30)

@@ -42,7 +42,7 @@ class FermiBoseNet(nn.Module):
 
     The weights are frozen (no parameter requires a gradient), the net is in evaluation mode, and
     the map is differentiable in x, so any attack library can use it. Inputs of any shape (B, …) are
-    flattened. If the training inputs were not in [0, 1] the net carries its own rescaling
+    flattened. If the training inputs were rescaled the net carries the rescaling
     x → (x − offset)·gain and takes raw inputs.
     """
 

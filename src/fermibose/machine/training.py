@@ -216,12 +216,13 @@ def _warn_of_collapse(records: Records, recipe: Recipe, x: Tensor) -> None:
         limit = min(COLLAPSED * aim, first) if aim else COLLAPSED * first
         if not end < limit or _mean(boson[-epoch:]) >= limit:  # nor without any such pair (NaN)
             continue
+        activity = f" or activity (now {recipe.activity:g})" if recipe.activity else ""
         warnings.warn(
             f"layer {number} has collapsed: its fermion pairs end at a mean D² of {end:.1g}, where "
             f"d_f is {energy.d_f:g}, so the readout sees nearly the same for every input. "
-            "Attraction or weight decay outweighs repulsion: use a smaller boson_weight (now "
-            f"{energy.boson_weight:g}) or weight_decay (now {recipe.weight_decay:g}), a larger "
-            "fermion_weight or d_f, or inputs on a larger scale (their root mean square is "
+            "Attraction or a penalty outweighs repulsion: use a smaller boson_weight (now "
+            f"{energy.boson_weight:g}) or weight_decay (now {recipe.weight_decay:g}){activity}, a "
+            "larger fermion_weight or d_f, or inputs on a larger scale (their root mean square is "
             f"{float(x.square().mean().sqrt()):.2g}; FermiBoseClassifier scales them by itself)",
             CollapseWarning,
             stacklevel=3,
