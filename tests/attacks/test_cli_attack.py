@@ -13,7 +13,6 @@ from fermibose.attacks import (
     accuracy_curve,
     audit,
     certified_radius,
-    certify,
     fgsm,
     gaussian_noise,
     one_step_l2,

