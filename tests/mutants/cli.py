@@ -20,7 +20,7 @@ MUTANTS = [
     ("cli: writing not tried", "fermibose/cli/options.py", "with TemporaryFile(dir=folder):", "with suppress():", "tests/test_cli.py"),
     ("cli: markup in paths", "fermibose/cli/options.py", "console.print(text, markup=False,", "console.print(text,", "tests/test_cli.py"),
     ("cli: bp drawn before its memory", "fermibose/cli/theory.py", 'if method == "bp" and n > 0:', "if False:", "tests/cavity/test_cli_cavity.py"),
-    ("cli: Ctrl-C without a word", "fermibose/cli/__init__.py", 'Console(stderr=True).print("interrupted")', "pass", "tests/cavity/test_cli_cavity.py"),
+    ("cli: Ctrl-C without a word", "fermibose/cli/options.py", 'Console(stderr=True).print("interrupted")', "pass", "tests/cavity/test_cli_cavity.py"),
     ("cli: idle options of sweeps", "fermibose/cli/theory.py", "if method not in _HEEDED_BY[name]", "if False", "tests/cavity/test_cli_cavity.py"),
     ("cli: idle beta of ground", "fermibose/cli/theory.py", "beta not in (None, math.inf)", "False", "tests/cavity/test_cli_cavity.py"),
     ("cli: options of sweeps lost", "fermibose/cli/theory.py", "return algorithm(instance, show=None, **given)", "return algorithm(instance, show=None)", "tests/cavity/test_cli_cavity.py"),

@@ -121,7 +121,7 @@ def drawn(seed):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("problem", [drawn(seed) for seed in range(8)], ids=str)
+@pytest.mark.parametrize("problem", [drawn(seed) for seed in range(8)])
 def test_every_error_is_above_the_true_one(problem):
     s = solve(problem)
     exact = truth(problem, s)
@@ -150,7 +150,6 @@ def test_a_soft_direction_is_resolved_and_its_error_told():
     "change",
     [{}, {"alpha": 10.0}, {"delta": 1.2}, {"activation": "half_tanh", "d_f": 0.23, "rho": 0.0},
      {"activation": tanh3, "delta": 0.06, "weight_decay": 0.1}],
-    ids=str,
 )  # fmt: skip
 def test_errors_at_zero_temperature(change):
     s = solve(Problem(beta=math.inf, **change))

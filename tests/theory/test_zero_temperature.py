@@ -68,7 +68,7 @@ def mean_envelope(problem, overlaps, *, step):
     return total
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize("problem", PROBLEMS)
 def test_free_energy_against_quadrature(problem):
     s = solve(problem)
     coarse, fine = (mean_envelope(problem, s.overlaps, step=step) for step in (0.1, 0.05))
@@ -83,7 +83,7 @@ def test_free_energy_against_quadrature(problem):
     assert s.energy == pytest.approx(s.free_energy, abs=1e-6)  # there is no entropy to pay for
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize(("name", "step"), [("weight_decay", 0.02), ("alpha", 0.02)])
 def test_derivatives_of_the_free_energy(problem, name, step):
     """∂f/∂λ_w = q/2 and ∂f/∂α = E F."""
