@@ -14,13 +14,22 @@ by their size, so that they cannot cancel by chance.
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fermibose.theory.fixed_point import FixedPoint
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.replica import SaddlePoint, free_energy, squared_norm, to_overlaps
-from fermibose.theory.solution import Conjugates, Overlaps, accuracy
+from fermibose.theory.replica import (
+    SaddlePoint,
+    cold,
+    free_energy,
+    resolved_at,
+    solution_of,
+    squared_norm,
+    to_overlaps,
+)
+from fermibose.theory.solution import Conjugates, Overlaps, Solution, accuracy
 
 _MOVE = 1e-4  # length of the differences that derivatives are taken by, in units of the state
 _ROUNDING = 1e-14  # relative error of the equations in floating point
@@ -28,6 +37,44 @@ _LOGARITHM = 640.0  # size of ln Z as it is computed: its rounding is that of β
 _SAFETY = 2.0  # of 75 points drawn at random (docs/theory.md) the closest needs 0.8 of it
 _SCATTER = 0.3  # of what a grid's error of f changes with the state: as much it may have itself
 _RESPONSE = 4.0  # most that ln AT grows with ln χ: by 2 for χ², and ‖∇²F‖² may grow as fast
+_PART = 0.01  # of a grid's error: what a residual may add to it
+_POLISHINGS = 4  # steps of Newton's method that see to that, at most
+_NOTHING = 1e-7  # M or √(Q − M²), in units of √q, that iterates to less than this iterates to 0
+
+
+def measured(saddle: SaddlePoint, point: FixedPoint, others: Sequence[SaddlePoint]) -> Solution:
+    """The solution where an iteration ended, with the errors that coarser grids tell.
+
+    The first of them also tells what a residual is worth: where it is more than the grid's own
+    error, Newton's method goes on.
+    """
+    problem, x = saddle.problem, point.x.copy()
+    # M → −M is an exact symmetry, and so is M = 0; with it, an odd φ has a state of Q = 0.
+    x[:2] = np.where(np.abs(x[:2]) > _NOTHING * saddle.unit(x)[:2], np.abs(x[:2]), 0.0)
+    if saddle.too_cold(to_overlaps(x)):
+        raise cold(problem, to_overlaps(x))
+    here, views = View.of(saddle, x), [View.of(other, x) for other in others]
+    sensitivity = Sensitivity.of(others[0], x, views[0])
+    grid = views[0].change - here.change
+    enough = _PART * np.abs(sensitivity.inverse) @ np.abs(grid)
+    change, count, unit = here.change, 0, saddle.unit(x)
+    while point.converged and count < _POLISHINGS:
+        shift = sensitivity.inverse @ change
+        if np.all(np.abs(shift) <= enough):
+            break
+        further = saddle(x + shift)[0] - x - shift
+        if not np.abs(further / unit).max() < np.abs(change / unit).max():
+            break
+        x, change, count = x + shift, further, count + 1
+    point = replace(point, x=x, residual=saddle(x)[1], iterations=point.iterations + count)
+    at = resolved_at(saddle, to_overlaps(x))
+    return solution_of(
+        saddle,
+        point,
+        at=at[0],
+        errors=errors_of(saddle, x, sensitivity, [(view, here) for view in views], at=at),
+        second=to_overlaps(x + sensitivity.inverse @ grid),
+    )
 
 
 @dataclass(frozen=True)

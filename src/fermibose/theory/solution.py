@@ -221,6 +221,13 @@ class Solution(Predictions):
         return max(self.errors[name] / abs(value) for name, value in values.items() if value)
 
     @property
+    def resolved(self) -> bool:
+        """Whether q and χ are known to better than a tenth: beyond that they are not known."""
+        least = _LEAST / (self.problem.delta * self.problem.steepness) ** 2
+        q, chi = self.errors["q"] / max(self.q, least), self.errors["chi"] / self.chi
+        return max(q, chi) < _KNOWN
+
+    @property
     def at_error(self) -> float:
         """Numerical error of the AT eigenvalue (absolute)."""
         return self.errors["at_eigenvalue"]
@@ -236,6 +243,8 @@ class Solution(Predictions):
         return self.problem.to_dict() | {name: getattr(self, name) for name in QUANTITIES} | errors
 
 
+_KNOWN = 0.1  # relative error of what is still called a number
+_LEAST = 1e-6  # Δ²q in units of 1/max φ′² that counts as no weight
 _TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover
 _PAIRS = 6.5  # and over pairs
 _NODES = 4000  # most nodes on half an axis of pairs

@@ -15,15 +15,13 @@ import numpy as np
 from fermibose.checks import is_number, number
 from fermibose.compute import threads
 from fermibose.errors import InputError
-from fermibose.theory.errors import Sensitivity, View, errors_of
+from fermibose.theory.errors import measured
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import (
     SaddlePoint,
     TemperatureError,
     cold,
-    resolved_at,
-    solution_of,
     to_overlaps,
     to_vector,
 )
@@ -45,12 +43,8 @@ _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a tr
 _EQUAL = 1e-3  # difference of free energies that the coarse grid cannot judge, relative
 
 # The refinement.
-_SECOND = 1.65  # coarseness of the grid that comes first and estimates the numerical error
+_SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
 _HANDOVER = 1e-7  # residual at which the fine grid takes over: below any error it estimates
-_USELESS = 0.1  # relative error of q or χ with which a solution is none
-_PART = 0.01  # of a grid's error: what a residual may add to it
-_POLISHINGS = 4  # steps of Newton's method that see to that, at most
-_NOTHING = 1e-7  # M or √(Q − M²), in units of √q, that iterates to less than this iterates to 0
 _SURE = 2.0  # grids agree on the weight that floating point loses to a few per cent
 
 # From the solution of a neighbouring problem.
@@ -365,44 +359,15 @@ def _finish(
             saddle, point.x, tol=tol, max_iterations=300, accelerate_below=1e3 * tol, unit=unit
         )
         point = replace(again, iterations=point.iterations + again.iterations)
-    solution = _measure(saddle, point, second)
+    # At zero temperature errors fall like powers of the steps, and one grid may hit by chance.
+    more = [SaddlePoint(problem, coarseness=COARSE)] if problem.zero_temperature else []
+    solution = measured(saddle, point, [second, *more])
     if not point.converged:
         raise ConvergenceError(
             f"no solution to tol = {tol:g} at {problem}: the residual stays at "
             f"{point.residual:.1e}; try a larger tol, or a start from a nearby solution",
             solution,
         )
-    if any(solution.errors[n] > _USELESS * getattr(solution, n) for n in ("q", "chi")):
+    if not solution.resolved:
         raise _unresolved(problem, solution)
     return solution
-
-
-def _measure(saddle: SaddlePoint, point: FixedPoint, second: SaddlePoint) -> Solution:
-    """The solution where an iteration ended, with the errors that coarser grids tell.
-
-    They also tell what a residual is worth: where it is more than the grid's own error, Newton's
-    method goes on.
-    """
-    problem, x = saddle.problem, point.x.copy()
-    # M → −M is an exact symmetry, and so is M = 0; with it, an odd φ has a state of Q = 0.
-    x[:2] = np.where(np.abs(x[:2]) > _NOTHING * saddle.unit(x)[:2], np.abs(x[:2]), 0.0)
-    if saddle.too_cold(to_overlaps(x)):
-        raise cold(problem, to_overlaps(x))
-    # At zero temperature errors fall like powers of the steps, and one grid may hit by chance.
-    more = [SaddlePoint(problem, coarseness=COARSE)] if problem.zero_temperature else []
-    here, views = View.of(saddle, x), [View.of(other, x) for other in (*more, second)]
-    sensitivity = Sensitivity.of(second, x, views[-1])
-    error = np.abs(sensitivity.inverse) @ np.abs(views[-1].change - here.change)
-    change, count = here.change, 0
-    while count < _POLISHINGS and np.any(np.abs(sensitivity.inverse @ change) > _PART * error):
-        x = x + sensitivity.inverse @ change
-        change, count = saddle(x)[0] - x, count + 1
-    point = replace(point, x=x, residual=saddle(x)[1], iterations=point.iterations + count)
-    at = resolved_at(saddle, to_overlaps(x))
-    return solution_of(
-        saddle,
-        point,
-        at=at[0],
-        errors=errors_of(saddle, x, sensitivity, [(view, here) for view in views], at=at),
-        second=to_overlaps(x + sensitivity.inverse @ (views[-1].change - here.change)),
-    )
