@@ -8,6 +8,7 @@ measured. What the last step changes is the numerical error that a solution stat
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,7 @@ def _check_sharpness(problem: Problem) -> None:
         )
 
 
+@lru_cache(maxsize=64)
 def _sharp_order(problem: Problem) -> float:
     """M of clusters without spread: where λ_w M²/2 + α(1 − ρ)H(φ(mM) − φ(−mM)) is lowest."""
     if problem.m == 0:
