@@ -38,7 +38,7 @@ from fermibose.theory.search import (
 )
 from fermibose.theory.solution import Overlaps, Solution
 
-_SHARPEST = 2e-3  # thermal width of clusters, in units of their mean, that a table resolves
+_SHARPEST = 3e-3  # thermal width of clusters, in units of their mean, that a table resolves
 _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a transition
 _EQUAL = 1e-3  # difference of free energies that the coarse grid cannot judge, relative
 
