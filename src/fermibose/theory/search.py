@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,6 +22,7 @@ COARSE = 2.2  # coarseness of the grid: good to 1e-4 in M (benchmarks/theory.py,
 ROUGH = 1e-4  # residual at which a fine grid can take over
 _SAME = 100 * ROUGH  # distance up to which two finds are one
 _TINY = 0.1  # M/√q that a rough iteration may have left of M = 0, or not yet gained
+_UNSURE = 0.05  # stiffness that a rough state may have the wrong sign of
 _SOFT = 0.2  # stiffness of a state whose neighbour's may be below 0
 _MOST = 12  # searches from unstable states
 
@@ -153,15 +155,21 @@ def _free(problem: Problem) -> float:
 
 def _worthwhile(problem: Problem) -> float:
     """The q beyond which decay costs more than all fermions can gain and heat can pay."""
-    gain = (1 - problem.rho) * float(problem.fermion_energy(np.zeros(1))[0])
+    gain = (1 - problem.rho) * _fermion(problem)[0]
     return 2 * problem.alpha * (gain + 1e-6) / problem.weight_decay + _free(problem)
 
 
 def _curvature(problem: Problem) -> float:
     """αΔ² E tr H'' at z = 0: what pairs add to the decay of weights that they press together."""
-    near, far = problem.fermion_energy(np.array([0.0, 1e-6]))
-    slope = problem.rho / 2 + (1 - problem.rho) * float(far - near) / 1e-6  # of H against D²
+    slope = problem.rho / 2 + (1 - problem.rho) * _fermion(problem)[1]  # of H against D²
     return 4 * slope * problem.alpha * (problem.delta * problem.steepness) ** 2
+
+
+@lru_cache(maxsize=64)
+def _fermion(problem: Problem) -> tuple[float, float]:
+    """H of a fermion pair at D = 0, and its slope against D² there."""
+    near, far = problem.fermion_energy(np.array([0.0, 1e-6]))
+    return float(near), float(far - near) / 1e-6
 
 
 def _kicks(candidate: Candidate) -> list[_Start]:
@@ -201,10 +209,28 @@ def _search(problem: Problem, start: _Start) -> Found | FixedPoint:
         state = to_overlaps(point.x)
         lost = saddle.too_cold(state)
         if point.converged:
-            return Found(_candidate(saddle, state), count, history, lost)
+            candidate = _candidate(saddle, state)
+            if _unsure(candidate) and not start.patient:
+                point = iterate(
+                    saddle,
+                    point.x,
+                    tol=ROUGH / 100,
+                    max_iterations=most,
+                    history=history,
+                    unit=saddle.unit,
+                )
+                candidate = _candidate(saddle, to_overlaps(point.x))
+            return Found(candidate, count, history, lost)
         if lost:
             break  # rounding stops the iteration, and will in every manner
     return point
+
+
+def _unsure(candidate: Candidate) -> bool:
+    """Whether a rough state may be stable or not, next to where that changes."""
+    stability = candidate.stability
+    margins = (candidate.label_stiffness, stability.state, stability.freezing)
+    return min(abs(margin) for margin in margins) < _UNSURE
 
 
 def _candidate(saddle: SaddlePoint, overlaps: Overlaps) -> Candidate:

@@ -8,6 +8,7 @@ measured. What the last step changes is the numerical error that a solution stat
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from fermibose.theory.search import (
 )
 from fermibose.theory.solution import Overlaps, Solution
 
-_SHARPEST = 2e-3  # thermal width of clusters, in units of their mean, that a table resolves
+_SHARPEST = 3e-3  # thermal width of clusters, in units of their mean, that a table resolves
 _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a transition
 _EQUAL = 1e-3  # difference of free energies that the coarse grid cannot judge, relative
 
@@ -205,6 +206,7 @@ def _check_sharpness(problem: Problem) -> None:
         )
 
 
+@lru_cache(maxsize=64)
 def _sharp_order(problem: Problem) -> float:
     """M of clusters without spread: where λ_w M²/2 + α(1 − ρ)H(φ(mM) − φ(−mM)) is lowest."""
     if problem.m == 0:
