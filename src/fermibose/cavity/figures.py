@@ -111,7 +111,7 @@ def draw_walk(path: str | Path, found: Sampling, theory: Solution | None) -> Non
     panels += [("Q between chains", walk.Q[:, None], "Q")] * (walk.M.shape[1] > 1)
     panels.append(("training energy of a pair", walk.energy, "training_energy"))
     with figure(path, columns=len(panels), size=(3.6 * len(panels), 4.1)) as (fig, axes):
-        fig.suptitle(found.verdict, fontsize=10)
+        fig.suptitle(found.verdict, fontsize=10, wrap=True)
         for ax, (title, series, name) in zip(axes[0], panels, strict=True):
             colours = ("published",) if name == "Q" else _CHAINS
             for k, (values, colour) in enumerate(zip(series.T, cycle(colours), strict=False)):
