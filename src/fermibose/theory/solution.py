@@ -222,7 +222,7 @@ class Solution(Predictions):
 
     @property
     def resolved(self) -> bool:
-        """Whether q and χ are known to better than a tenth: beyond that they are not known."""
+        """Whether q and χ are known to better than a half."""
         least = _LEAST / (self.problem.delta * self.problem.steepness) ** 2
         q, chi = self.errors["q"] / max(self.q, least), self.errors["chi"] / self.chi
         return max(q, chi) < _KNOWN
@@ -243,7 +243,7 @@ class Solution(Predictions):
         return self.problem.to_dict() | {name: getattr(self, name) for name in QUANTITIES} | errors
 
 
-_KNOWN = 0.1  # relative error of what is still called a number
+_KNOWN = 0.5  # relative error of what is still called a number: errors are stated with a margin
 _LEAST = 1e-6  # Δ²q in units of 1/max φ′² that counts as no weight
 _TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover
 _PAIRS = 6.5  # and over pairs
