@@ -24,8 +24,8 @@ from fermibose.attacks.threat import ThreatModel, ball_around
 from fermibose.attacks.victim import Adapted, AttackResult, Victim
 from fermibose.machine import FermiBoseNet
 
-# How far the checks look. Not tuned: with these, and a tolerance of 0.02, the verdicts on the
-# models of tests/attacks/zoo.py are right (benchmarks/audit.py).
+# How far the checks look. Not tuned; whether the verdicts are right with these, and a tolerance of
+# 0.02, benchmarks/audit.py tells.
 EPSILON_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 STEPS = (10, 20, 80, 160)  # beside the usual 40
 RESTARTS = 5
