@@ -8,11 +8,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from fermibose import FermiBoseNet
 from fermibose.attacks import (
     ThreatModel,
     accuracy_curve,
     audit,
     certified_radius,
+    certify,
     fgsm,
     gaussian_noise,
     one_step_l2,
@@ -20,7 +22,7 @@ from fermibose.attacks import (
 )
 from fermibose.cli import app, main
 from fermibose.cli.subject import origin
-from fermibose.data import per_class
+from fermibose.data import load_dataset, per_class
 from fermibose.errors import InputError
 
 PNG = b"\x89PNG"
@@ -128,6 +130,10 @@ def test_audit_prints_the_verdict_and_writes_the_evidence(model, tmp_path):
     assert record["established"]
     assert record["verdict"] in " ".join(text.split())
     assert record["images"] == 60
+    net, data = FermiBoseNet.load(model), load_dataset("digits")
+    proof = certify(net, *per_class(data.x_test, data.y_test, 6), ThreatModel("linf", 0.08))
+    assert record["certified_accuracy"] == proof.accuracy <= record["robust_accuracy"]
+    assert f"proved: {100 * proof.accuracy:.1f} %" in text
     assert record["data"]["name"] == "digits"
     outcomes = [check["passed"] for check in record["checks"]]
     assert len(outcomes) == 15
