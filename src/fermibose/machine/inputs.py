@@ -34,8 +34,8 @@ WORTHWHILE = 0.1
 # minimum.
 PIXELS, BACKGROUND = 64, 0.2
 # Root mean square that they have at least, once the largest entry is 1: below it the settings for
-# pictures cost accuracy (dimmed() in benchmarks/tables.py): 2 points of scikit-learn's digits at
-# 0.29, 3 at 0.24, 12 at 0.15. MNIST's have 0.33.
+# pictures cost accuracy (dimmed() in benchmarks/tables.py): about 2 points of scikit-learn's digits
+# at 0.29, 3 at 0.24, 12 at 0.15 (one seed). MNIST's have 0.33.
 BRIGHTNESS = 0.25
 NEARLY_ONE = 0.9  # from this maximum on pictures in [0, 1] are used to the bit as they are
 SMALLEST = 1e-280  # entries below are 0: no gain overflows
