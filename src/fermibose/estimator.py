@@ -47,7 +47,7 @@ Labels = npt.NDArray[Any]
 Auto = Literal["auto"]
 BATCH = 4096  # samples evaluated at once, to bound memory
 # What "auto" means: the recipe's defaults, unless features are scaled one by one and pairs made by
-# label. Those of tables: choice() in benchmarks/tables.py, where decay and bosons matter, d_f little.
+# label. Those of tables are compared with others in choice() of benchmarks/tables.py.
 PICTURES: dict[str, Any] = {
     "d_f": PairEnergy.d_f,
     "boson_weight": PairEnergy.boson_weight,
