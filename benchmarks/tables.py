@@ -1,7 +1,7 @@
-"""The estimator on tables: how its defaults were chosen, and what they reach.
+"""The estimator on tables: what its defaults do beside other settings, and what they reach.
 
     python benchmarks/tables.py choice      candidates, on validation data only
-    python benchmarks/tables.py reached     the choice beside others, on test data
+    python benchmarks/tables.py reached     the defaults beside other methods, on test data
     python benchmarks/tables.py dimmed      pictures of less and less contrast, used as they are
 
 Of each table 40 % is test data, up to 500 of the other samples are trained on, and a quarter of

@@ -47,7 +47,7 @@ Labels = npt.NDArray[Any]
 Auto = Literal["auto"]
 BATCH = 4096  # samples evaluated at once, to bound memory
 # What "auto" means: the recipe's defaults, unless features are scaled one by one and pairs made by
-# label. Those of tables were chosen on validation data (choice() in benchmarks/tables.py).
+# label. Those of tables are compared with others in choice() of benchmarks/tables.py.
 PICTURES: dict[str, Any] = {
     "d_f": PairEnergy.d_f,
     "boson_weight": PairEnergy.boson_weight,
@@ -142,8 +142,7 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         Units of each hidden layer, first to last.
     d_f : float or "auto", default="auto"
         Target squared distance of fermion pairs (mean over units, so at most 1 makes sense).
-        "auto": 0.4 for pictures, 0.2 for tables, whose classes often overlap: pushed far apart
-        they are learnt by heart.
+        "auto": 0.4 for pictures, 0.2 for tables, whose classes may overlap.
     coupling : {"labelled", "averaged"}, default="labelled"
         The loss as printed, or the one the published figures were made with.
     epochs : int, default=100

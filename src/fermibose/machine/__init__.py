@@ -8,13 +8,12 @@ from fermibose.machine.baselines import (
     train_rbf_svm,
 )
 from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, summarise
-from fermibose.machine.inputs import RangeWarning
+from fermibose.machine.inputs import RangeWarning, Rescaling, Scaling, rescaling
 from fermibose.machine.local_rule import LocalDense, PairLoss
 from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pairing import ByLabel, Noise, Pairing, SelfSupervised, Shift, Transform
 from fermibose.machine.recipe import ReadoutKind, Recipe
-from fermibose.machine.scaling import Rescaling, Scaling, rescaling
 from fermibose.machine.training import CollapseWarning, Training, train
 
 __all__ = [

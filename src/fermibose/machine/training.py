@@ -23,9 +23,9 @@ from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.recipe import Recipe, fingerprint
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
-# Fraction of d_F below which fermion pairs have collapsed. With boson weight 100 200 digits end at
-# 0.25 d_F and are classified, 500 end at 0.03 d_F and are not (20 %); without such a weight layers
-# end above d_F/2 or below 10⁻⁴ d_F (tests/machine/test_collapse.py).
+# Fraction of d_F below which fermion pairs have collapsed. With boson weight 100, 200 of
+# scikit-learn's digits end at 0.3 d_F and are classified, 500 at 0.03 d_F and are not (20 %; one
+# seed each); small inputs and circles with the settings of pictures end below 10⁻⁶ d_F.
 COLLAPSED = 0.1
 
 
