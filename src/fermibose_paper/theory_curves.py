@@ -136,16 +136,14 @@ def figure_broken(
     broken = trace_broken(problem, "delta", unstable, show=show)
     if path is not None:
         with figure(path, columns=2, size=(8.6, 3.4)) as (_, axes):
-            panels = (
-                ("M", "mean weight M", "upper right"),
-                ("generalization_loss", "test loss $ε_g$", "lower right"),
-            )
-            for ax, (name, label, corner) in zip(axes[0], panels, strict=True):
+            panels = (("M", "mean weight M"), ("generalization_loss", "test loss $ε_g$"))
+            for ax, (name, label) in zip(axes[0], panels, strict=True):
                 curve.draw_panel(ax, name, label)
                 look = {"color": COLOURS["machine"], "label": "broken once"}
                 ax.plot(broken.values, broken.column(name), **look)
                 ax.set_xlabel(SYMBOLS["delta"] + missing([*curve.failures, *broken.failures]))
-                ax.legend(loc=corner)
+            axes[0, 0].get_legend().remove()  # the curves fill that panel
+            axes[0, 1].legend(loc="lower right")
     return curve, broken
 
 
