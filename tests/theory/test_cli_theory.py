@@ -11,6 +11,7 @@ from fermibose import compute
 from fermibose.cli import app
 from fermibose.errors import InputError
 from fermibose.theory import Problem, curves, solve, trace
+from fermibose.theory import points as points_module
 
 
 def run(*args):
@@ -68,7 +69,7 @@ def test_ctrl_c_keeps_the_rows_that_were_finished(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return solve(problem, start, tol=tol)
 
-    monkeypatch.setattr(curves, "solve", interrupted)
+    monkeypatch.setattr(points_module, "solve", interrupted)
     args = ["--sweep", "delta", "0.4", "0.5", "2", "--against", "alpha", "1", "2.5", "4",
             "--workers", "1", "--output", str(tmp_path)]  # fmt: skip
     result = CliRunner().invoke(app, ["theory", *args])
@@ -93,7 +94,7 @@ def test_ctrl_c_keeps_the_points_of_a_sweep_that_were_finished(tmp_path, monkeyp
         return solve(problem, start, tol=tol)
 
     expected = trace(Problem(), "alpha", [1.0, 1.5, 2.0]).column("M").tolist()
-    monkeypatch.setattr(curves, "solve", interrupted)
+    monkeypatch.setattr(points_module, "solve", interrupted)
     args = ["--sweep", "alpha", "1", "3", "5", "--output", str(tmp_path)]
     result = CliRunner().invoke(app, ["theory", *args])
     assert result.exit_code == 130

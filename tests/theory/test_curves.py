@@ -262,8 +262,8 @@ def test_a_diagram_of_one_row_or_column_is_a_line(tmp_path, monkeypatch, axes):
 
 def test_a_diagram_without_a_point_is_an_error():
     """As a curve without one: the first failure is raised."""
-    with pytest.raises(ConvergenceError, match=r"delta = 0\.001 is too small"):
-        phase_diagram(Problem(), "delta", [1e-3, 2e-3], "alpha", [1.0, 2.0], workers=1, show=False)
+    with pytest.raises(ConvergenceError, match=r"delta = 0\.0005 is too small"):
+        phase_diagram(Problem(), "delta", [5e-4, 1e-3], "alpha", [1.0, 2.0], workers=1, show=False)
 
 
 def test_figures_say_how_many_points_are_missing(tmp_path, monkeypatch):

@@ -12,7 +12,8 @@ from scipy.special import ndtr, roots_legendre
 from fermibose.theory import ConvergenceError, Overlaps, Problem, Steps, solve
 from fermibose.theory.lattice import make_lattice
 from fermibose.theory.replica import SaddlePoint, free_energy, to_overlaps, to_vector
-from fermibose.theory.solution import Candidate
+from fermibose.theory.search import Found
+from fermibose.theory.solution import Candidate, Stability
 
 NAMES = ("M", "q", "Q", "chi", "free_energy", "training_energy", "energy", "accuracy",
          "at_eigenvalue")  # fmt: skip
@@ -178,7 +179,7 @@ def test_an_activation_that_no_grid_resolves_is_refused(monkeypatch):
     assert not make_lattice(steep, state).resolves
     assert make_lattice(Problem(beta=math.inf), state).resolves
     module = importlib.import_module("fermibose.theory.solve")
-    found = module._Found(Candidate(state, 0.1, 1.0), 1, Steps())
-    monkeypatch.setattr(module, "_explore", lambda *_: [found])
+    found = Found(Candidate(state, state.Q, 0.1, 1.0, Stability(1.0, 1.0, 1.0)), 1, Steps(), False)
+    monkeypatch.setattr(module, "explore", lambda *_: [found])
     with pytest.raises(ConvergenceError, match="no grid resolves the activation"):
         solve(steep)

@@ -3,8 +3,6 @@
 The file is JSON: readable, with the versions that computed it and a checksum over everything.
 """
 
-import hashlib
-import json
 import math
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ import numpy as np
 
 from fermibose.compute import versions
 from fermibose.errors import InputError
-from fermibose.files import write_json
+from fermibose.files import SEAL, UNSEALED, is_sealed, read_json, replacing, seal, write_json
 from fermibose.theory.broken import BrokenSolution
 from fermibose.theory.broken_curves import BrokenCurve
 from fermibose.theory.curves import Curve
@@ -44,22 +42,23 @@ def save(result: Result, path: str | Path) -> None:
         raise InputError(
             f"save takes what the theory solved (a Solution, a Curve …), not {result!r}"
         )
-    content = {"format": _FORMAT, "versions": versions(), "result": _encode(result)}
-    write_json(path, content | {"checksum": _checksum(content)})
+    content = {"format": _FORMAT, SEAL: UNSEALED, "versions": versions(), "result": _encode(result)}
+    with replacing(path) as draft:
+        write_json(draft, content)
+        seal(draft)
 
 
 def load(path: str | Path) -> Any:
     """What :func:`save` wrote, the same to the last bit."""
     path = Path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is not a file written by fermibose.theory.save") from None
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    if not is_sealed(path):
+        raise InputError(
+            f"{path} is not what fermibose.theory.save wrote: its checksum is missing or not that "
+            "of its content; save it anew"
+        )
+    content = read_json(path.read_bytes())
+    if content.get("format") != _FORMAT:
         raise InputError(f"{path} is not a file written by fermibose.theory.save")
-    stated = content.pop("checksum", None)
-    if stated != _checksum(content):
-        raise InputError(f"{path} is damaged (its checksum is not that of its content): save anew")
     try:
         return _decode(content["result"])
     except (KeyError, TypeError) as error:
@@ -67,10 +66,6 @@ def load(path: str | Path) -> Any:
         raise InputError(
             f"{path} was written by fermibose {by}, which this is not: {error}"
         ) from None
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _encode(value: Any) -> Any:
