@@ -66,6 +66,6 @@ MUTANTS = [
     ("theory: moves with a unit", "fermibose/theory/replica.py", "return np.array([size, size, 1.0])", "return np.array([1.0, 1.0, 1.0])", "tests/theory/test_search.py"),
     ("theory: distances with a unit", "fermibose/theory/replica.py", "overlap / q, abs(a.chi", "overlap, abs(a.chi", "tests/theory/test_search.py"),
     ("theory: coexistence overlooked", "fermibose/theory/phases.py", "[r for r in solution.rivals if r.stable]", "[]", "tests/theory/test_transitions.py"),
-    ("theory: curves stay on their branch", "fermibose/theory/curves.py", "if start is None or not look:", "if True:", "tests/theory/test_transitions.py"),
+    ("theory: curves stay on their branch", "fermibose/theory/curves.py", "if start is None or not isinstance(point, Solution):", "if True:", "tests/theory/test_transitions.py"),
     ("theory: jumps taken for continuous", "fermibose/theory/transitions.py", "if arrived or (other[0][-1]", "if False and (other[0][-1]", "tests/theory/test_transitions.py"),
 ]  # fmt: skip

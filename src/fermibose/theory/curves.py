@@ -162,35 +162,32 @@ def _continue_along(problems: Sequence[Problem], parameter: str, *, tol: float) 
             known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
             follows = bool(points) and isinstance(points[-1], Solution)
             start = _predict(known, parameter, getattr(problem, parameter)) if follows else None
-            look = len(points) % _LOOK == 0 or len(points) == len(problems) - 1
-            if start is None or not look:
-                points.append(attempt(problem, start, tol=tol))
+            point = attempt(problem, start, tol=tol)
+            points.append(point)
+            if start is None or not isinstance(point, Solution):
                 continue
-            points.append(attempt(problem, start.overlaps, tol=tol))
-            _look_back(problems, points, start, tol=tol)
+            if jumped(start, point):  # it may have been the lower state for some points already
+                _look_back(problems[: len(points) - 1], points, tol=tol)
+            elif len(points) % _LOOK == 1 or len(points) == len(problems):
+                _look_back(problems[: len(points)], points, tol=tol)
     except KeyboardInterrupt as stop:
         raise Interrupted(points) from stop
     return points
 
 
-def _look_back(
-    problems: Sequence[Problem],
-    points: list[Attempt],
-    expected: Solution,
-    *,
-    tol: float,
-) -> None:
-    """Where the last point, searched afresh, is not the state expected: since when is it not?"""
-    index, found = len(points) - 1, points[-1]
-    while index > 0 and isinstance(found, Solution) and jumped(expected, found):
-        index -= 1
+def _look_back(problems: Sequence[Problem], points: list[Attempt], *, tol: float) -> None:
+    """Search afresh from the last problem back, and keep what is lower, until a point is right."""
+    for index in reversed(range(len(problems))):
         known = points[index]
         if not isinstance(known, Solution):
             return
-        again = attempt(problems[index], found.overlaps, tol=tol)
-        if isinstance(again, Solution) and jumped(known, again):
-            points[index] = again
-        expected, found = known, again
+        again = attempt(problems[index], known.overlaps, tol=tol)
+        if not isinstance(again, Solution):
+            return
+        right = not jumped(known, again)
+        points[index] = replace(known, rivals=again.rivals) if right else again
+        if right:
+            return
 
 
 def _predict(known: Sequence[Solution], parameter: str, value: float) -> Solution:
