@@ -244,7 +244,7 @@ def binarised(probe: Probe, features: Features | None, images: int = PROBLEMS) -
     found = binarisation_test(
         chosen, x[:images], probe.threat,
         inner=min(INNER, max(2, width - 1)), seed=probe.seed,
-        ascent=pgd_ascent(random_start=False),
+        ascent=pgd_ascent(losses=("cross_entropy", "margin"), random_start=False),
     )  # fmt: skip
     passed: bool | None = found.problems > 0 and found.success >= SOLVED
     if passed and found.by_chance > found.problems / 2:
