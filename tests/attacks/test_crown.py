@@ -121,10 +121,8 @@ def test_one_layer_by_hand(norm):
     rng = np.random.default_rng(7)
     for _ in range(30):
         net = random_net(1, (2,), 2, activation="tanh", scale=1.5, seed=int(rng.integers(999)))
-        x, epsilon = (
-            torch.tensor([[rng.uniform(-1, 1)]]).double(),
-            float(10 ** rng.uniform(-1, 0.5)),
-        )
+        x = torch.tensor([[rng.uniform(-1, 1)]], dtype=torch.float64)
+        epsilon = float(10 ** rng.uniform(-1, 0.5))
         low, high = float(x) - epsilon, float(x) + epsilon
         weight, bias = net.local_layers[0].weight[0], net.local_layers[0].bias
         ends = torch.stack([low * weight + bias, high * weight + bias])
@@ -138,7 +136,7 @@ def test_one_layer_by_hand(norm):
             above = found.upper_slope * z + found.upper_offset
             at.append(float((gap * torch.where(gap > 0, below, above)).sum()) + constant)
         proof = Crown(net, x, torch.zeros(1, dtype=torch.long), norm, (-torch.inf, torch.inf))
-        bound = float(proof.lowest(torch.tensor([epsilon]).double())[0, 0])
+        bound = float(proof.lowest(torch.tensor([epsilon], dtype=torch.float64))[0, 0])
         assert bound == pytest.approx(min(at), abs=1e-10)
 
 
@@ -158,7 +156,7 @@ def test_no_sample_of_the_ball_falls_below_the_bound(name, norm):
     y = net(x).argmax(1)
     crown, before = Crown(net, x, y, norm, (0.0, 1.0)), torch.tensor(torch.inf)
     for epsilon in (0.0, 0.001, 0.03, 0.1, 0.4, 3.0):
-        bound = crown.lowest(torch.full((20,), epsilon).double())
+        bound = crown.lowest(torch.full((20,), epsilon, dtype=torch.float64))
         change = torch.randn(20, 3000, 5, generator=generator, dtype=torch.float64)
         if norm == "linf":
             change = change.sign() * torch.rand(20, 3000, 1, generator=generator).double() ** 0.1
