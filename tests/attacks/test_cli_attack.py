@@ -251,5 +251,11 @@ def test_what_is_proved_stands_beside_the_attacks(net, model, first, tmp_path, n
 
 
 def test_noise_has_no_certificate(model, tmp_path):
-    with pytest.raises(InputError, match="a certificate needs"):
-        main(["attack", str(model), "--norm", "noise", "--certify", "--output", str(tmp_path)])
+    output = tmp_path / "output"
+    arguments = ["attack", model, "--norm", "noise", "--certify", "--output", output]
+    result = CliRunner().invoke(app, [str(part) for part in arguments])
+    assert isinstance(result.exception, InputError)
+    assert "a certificate needs a threat model with norm='linf' or norm='l2'" in str(
+        result.exception
+    )
+    assert not output.exists()

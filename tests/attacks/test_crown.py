@@ -115,6 +115,31 @@ def test_without_hidden_layers_the_margin_is_exact(norm):
         assert (proof.margin <= np.min(margins, 0)).all()
 
 
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_one_layer_by_hand(norm):
+    """Σ a h, two units of one input: where a > 0 the lower line at its worst, else the upper."""
+    rng = np.random.default_rng(7)
+    for _ in range(30):
+        net = random_net(1, (2,), 2, activation="tanh", scale=1.5, seed=int(rng.integers(999)))
+        x = torch.tensor([[rng.uniform(-1, 1)]], dtype=torch.float64)
+        epsilon = float(10 ** rng.uniform(-1, 0.5))
+        low, high = float(x) - epsilon, float(x) + epsilon
+        weight, bias = net.local_layers[0].weight[0], net.local_layers[0].bias
+        ends = torch.stack([low * weight + bias, high * weight + bias])
+        found = lines(ends.amin(0), ends.amax(0))
+        gap = net.readout.weight[:, 0] - net.readout.weight[:, 1]
+        constant = float(net.readout.bias[0] - net.readout.bias[1])
+        at = []
+        for point in (low, high):  # a sum of lines is linear in the one input: least at an end
+            z = point * weight + bias
+            below = found.slope * z + found.offset
+            above = found.upper_slope * z + found.upper_offset
+            at.append(float((gap * torch.where(gap > 0, below, above)).sum()) + constant)
+        proof = Crown(net, x, torch.zeros(1, dtype=torch.long), norm, (-torch.inf, torch.inf))
+        bound = float(proof.lowest(torch.tensor([epsilon], dtype=torch.float64))[0, 0])
+        assert bound == pytest.approx(min(at), abs=1e-10)
+
+
 NETS = {"one": ((7,), "half_tanh"), "two": ((6, 5), "tanh"), "three": ((6, 5, 4), "half_tanh")}
 
 
@@ -131,7 +156,7 @@ def test_no_sample_of_the_ball_falls_below_the_bound(name, norm):
     y = net(x).argmax(1)
     crown, before = Crown(net, x, y, norm, (0.0, 1.0)), torch.tensor(torch.inf)
     for epsilon in (0.0, 0.001, 0.03, 0.1, 0.4, 3.0):
-        bound = crown.lowest(torch.full((20,), epsilon).double())
+        bound = crown.lowest(torch.full((20,), epsilon, dtype=torch.float64))
         change = torch.randn(20, 3000, 5, generator=generator, dtype=torch.float64)
         if norm == "linf":
             change = change.sign() * torch.rand(20, 3000, 1, generator=generator).double() ** 0.1

@@ -99,13 +99,16 @@ def test_no_state_of_a_second_solver_is_lower(problem, starts):
     ],
 )
 def test_hot_and_weakly_held_weights_are_reached(problem, M):
-    """Of the size that decay and temperature allow; the second solver gives the solution back."""
+    """Of the size that decay and temperature allow; the second solver gives the solution back.
+
+    That is itself good to 5e-6 here: so much changes when its ends are moved.
+    """
     solution = solve(problem)
     assert pytest.approx(M, rel=1e-3) == solution.M
     V = solution.q - solution.Q
     new = equations(problem, solution.M, solution.Q, V)
     expected = (solution.M, solution.Q, V, solution.free_energy)
-    assert new == pytest.approx(expected, rel=2 * solution.error)
+    assert new == pytest.approx(expected, rel=1e-5)
     assert solution.error < 3e-4
 
 
@@ -155,7 +158,8 @@ def test_the_unit_of_weights_is_free(problem, k):
     assert two.free_energy == pytest.approx(one.free_energy + shift, rel=1e-7)
     assert two.stability.state == pytest.approx(one.stability.state, rel=1e-4)
     assert len(two.rivals) == len(one.rivals)
-    assert abs(two.iterations - one.iterations) <= 1  # rounding can decide the last one
+    # Rounding can decide whether Newton's method goes on at the end, for up to four steps.
+    assert abs(two.iterations - one.iterations) <= 4
 
 
 def test_distances_have_no_unit():

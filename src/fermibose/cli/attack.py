@@ -60,7 +60,7 @@ def attack(
     ] = None,
     steps: Annotated[int, Option(min=1, help="Steps of PGD.")] = 40,
     restarts: Annotated[
-        int, Option(min=1, help="Random starts of PGD, for each of two losses.")
+        int, Option(min=1, help="Random starts of PGD, for each loss it climbs.")
     ] = 1,
     certify: Annotated[
         bool,
