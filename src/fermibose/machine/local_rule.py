@@ -249,10 +249,10 @@ class PairLoss(nn.Module):
 
     ``PairLoss(energy)(h, labels)``: h (B, …) is flattened to (B, N), distances are means over its N
     entries; labels (B,) are integers, equal for boson pairs. Detach what enters a layer to keep its
-    learning local. Everything is done by torch, on the device of h and in float64, whatever the
-    type of h and under autocast too; the loss has the type of h, or float32 if that is coarser. It
-    can be differentiated any number of times, mapped (``torch.func``) and compiled, and holds some
-    ten B×B matrices.
+    learning local. Everything is done by torch, on the device of h and in float64 (float32 on mps,
+    which has no more), whatever the type of h and under autocast too; the loss has the type of h,
+    or float32 if that is coarser. It can be differentiated any number of times, mapped
+    (``torch.func``) and compiled, and holds some ten B×B matrices.
     """
 
     def __init__(self, energy: PairEnergy | None = None) -> None:
@@ -266,8 +266,6 @@ class PairLoss(nn.Module):
                 f"representations must be real numbers of shape (samples, …), got {h.dtype} of "
                 f"shape {tuple(h.shape)}"
             )
-        if h.device.type == "mps":
-            raise InputError("distances need float64, which the device mps lacks: give h.cpu()")
         labels, size = torch.as_tensor(labels), len(h)
         check_labels(labels, size)
         if labels.is_meta and not h.is_meta:
@@ -276,15 +274,15 @@ class PairLoss(nn.Module):
         d2 = _squared_distances(h.flatten(1))
         same = labels[:, None] == labels
         itself = torch.eye(size, dtype=torch.bool, device=h.device)
-        counts = (same & ~itself).sum().double() / 2, (~same).sum().double() / 2
-        energies: Tensor = self.energy.energy(d2, same, counts)
+        bosons, fermions = (pairs.sum().to(d2.dtype) / 2 for pairs in (same & ~itself, ~same))
+        energies: Tensor = self.energy.energy(d2, same, (bosons, fermions))
         mean = energies.masked_fill(itself, 0).sum() / max(size * (size - 1), 1)
         return mean.to(torch.promote_types(h.dtype, torch.float32))
 
 
 def _squared_distances(h: Tensor) -> Tensor:
     """D² of all pairs, (B, B), in float64: from a Gram matrix small ones lose half their digits."""
-    wide = h.to(torch.float64)
+    wide = h.to(torch.float32 if h.device.type == "mps" else torch.float64)
     wide = wide - wide.mean(0)  # a common offset would cost digits too
     gram = wide @ wide.T
     squares = gram.diagonal()
