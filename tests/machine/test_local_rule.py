@@ -63,8 +63,8 @@ def test_layer_gradient_is_that_of_autograd(pair, size, units, activation, bias,
     layer.learn_from(x, labels, pair, activity=activity)
 
     weight = layer.weight.detach().clone().requires_grad_()
-    offset = torch.zeros(units, dtype=torch.float64, requires_grad=True)
-    z = x @ weight + offset
+    offset = layer.bias.detach().clone() if bias else torch.zeros(units, dtype=torch.float64)
+    z = x @ weight + offset.requires_grad_()
     h = (1 + torch.tanh(z)) / 2 if activation == "half_tanh" else torch.tanh(z)
     i, j = torch.triu_indices(size, size, 1)
     d2 = (h[i] - h[j]).square().mean(1)

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from scipy.sparse import csr_array
 
 from fermibose import PairEnergy, files
-from fermibose.attacks import ThreatModel, audit
+from fermibose.attacks import ThreatModel, audit, black_box
 from fermibose.compute import Interrupted
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose.machine import (
@@ -500,9 +500,15 @@ def test_ctrl_c_ends_the_work_that_a_training_is_part_of(data, fit, monkeypatch,
     assert not any(p.requires_grad for p in half.net.parameters())
 
 
-def test_ctrl_c_in_the_rival_of_an_audit_ends_the_audit(data, monkeypatch, capfd):
+def test_ctrl_c_in_the_pupil_of_an_audit_ends_the_audit(data, monkeypatch, capfd):
     net = train(*data, with_(SMALL, readout="ridge")).net
-    press_at(monkeypatch, 3)
+    learn = black_box._Pupil.forward
+
+    def pressed(self, x):
+        signal.raise_signal(signal.SIGINT)
+        return learn(self, x)
+
+    monkeypatch.setattr(black_box._Pupil, "forward", pressed)
     with pytest.raises(KeyboardInterrupt):
         audit(net, *data, ThreatModel("linf", 0.1), show=False)
 
