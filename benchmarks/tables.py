@@ -29,17 +29,16 @@ from fermibose.statistics import summary
 
 BEFORE = {"scaling": "per_feature", "d_f": 0.4, "boson_weight": 1.0, "weight_decay": 0.01}
 PAPER = BEFORE | {"scaling": "standard"}
-CHOSEN = {"scaling": "standard", "d_f": 0.2, "boson_weight": 0.3, "weight_decay": 0.001}
+CHOSEN = PAPER | {"boson_weight": 0.3, "weight_decay": 0.001}
 CANDIDATES = {
     "per_feature, as for pictures": BEFORE,
     "standard, as for pictures": PAPER,
     "… weight_decay 0.001": PAPER | {"weight_decay": 0.001},
-    "… … boson_weight 0.3": CHOSEN | {"d_f": 0.4},
-    "… … … d_f 0.2": CHOSEN,
-    "… … … d_f 0.2, thresholds from 0": CHOSEN | {"thresholds": False},
-    "… … … d_f 0.2, per_feature": CHOSEN | {"scaling": "per_feature"},
-    "… … boson_weight 0.1, d_f 0.2": CHOSEN | {"boson_weight": 0.1},
-    "… … boson_weight 1, d_f 0.2": CHOSEN | {"boson_weight": 1.0},
+    "… … boson_weight 0.3": CHOSEN,
+    "… … … d_f 0.2": CHOSEN | {"d_f": 0.2},
+    "… … … thresholds from 0": CHOSEN | {"thresholds": False},
+    "… … … per_feature": CHOSEN | {"scaling": "per_feature"},
+    "… … boson_weight 0.1": CHOSEN | {"boson_weight": 0.1},
 }
 
 
@@ -113,12 +112,12 @@ def show(rows, seeds, measure):
     print(" | ".join(["", *TABLES, "mean", ""]))
     print("|" + "---|" * (len(TABLES) + 2))
     for name, settings in rows.items():
-        found = np.array([[measure(settings, t, seed) for t in TABLES] for seed in range(seeds)])
+        found = np.array([[measure(settings, t, seed) for t in TABLES] for seed in seeds])
         cells = [str(summary(column, scale=100)) for column in (*found.T, found.mean(1))]
         print(" | ".join(["", name, *cells, ""]), flush=True)
 
 
-def choice(seeds=2):
+def choice(seeds=(0, 1)):
     """Balanced accuracy of each candidate on validation data; test data are not looked at."""
 
     def measure(settings, name, seed):
@@ -129,8 +128,8 @@ def choice(seeds=2):
     show(CANDIDATES, seeds, measure)
 
 
-def reached(seeds=3):
-    """Balanced accuracy on test data: the machine before and now, and two others."""
+def reached(seeds=(10, 11, 12)):
+    """Balanced accuracy on test data, with seeds that no choice was made on."""
     methods = {
         "the defaults": machine,
         "RBF-SVM": lambda seed: (make_pipeline(StandardScaler(), SVC()), nullcontext()),

@@ -95,7 +95,7 @@ def test_tables_are_standardised_inside_and_get_settings_of_their_own(clusters):
     x, y = clusters
     unit = StandardScaler().fit_transform(x)
     reference = FermiBoseClassifier(
-        **QUICK, scaling="none", bias=True, d_f=0.2, boson_weight=0.3, weight_decay=0.001
+        **QUICK, scaling="none", bias=True, boson_weight=0.3, weight_decay=0.001
     ).fit(unit, y)
     for offset, gain in ((0, 1), (1e6, 250), (-0.5, 1e-3)):
         raw = FermiBoseClassifier(**QUICK).fit(offset + gain * x, y)

@@ -49,11 +49,10 @@ BATCH = 4096  # samples evaluated at once, to bound memory
 # What "auto" means: the recipe's defaults, unless features are scaled one by one and pairs made by
 # label. Those of tables are compared with others in choice() of benchmarks/tables.py.
 PICTURES: dict[str, Any] = {
-    "d_f": PairEnergy.d_f,
     "boson_weight": PairEnergy.boson_weight,
     "weight_decay": Recipe.weight_decay,
 }
-TABLES: dict[str, Any] = {"d_f": 0.2, "boson_weight": 0.3, "weight_decay": 0.001}
+TABLES: dict[str, Any] = {"boson_weight": 0.3, "weight_decay": 0.001}
 
 
 class FermiBoseEstimator(BaseEstimator):
@@ -90,7 +89,7 @@ class FermiBoseEstimator(BaseEstimator):
         others = {
             "hidden": tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
             "energy": PairEnergy(
-                chosen.pop("d_f"),
+                self.d_f,
                 self.softness,
                 chosen.pop("boson_weight"),
                 self.fermion_weight,
@@ -140,9 +139,8 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
     ----------
     hidden : tuple of int, default=(1000,)
         Units of each hidden layer, first to last.
-    d_f : float or "auto", default="auto"
+    d_f : float, default=0.4
         Target squared distance of fermion pairs (mean over units, so at most 1 makes sense).
-        "auto": 0.4 for pictures, 0.2 for tables, whose classes may overlap.
     coupling : {"labelled", "averaged"}, default="labelled"
         The loss as printed, or the one the published figures were made with.
     epochs : int, default=100
@@ -211,7 +209,7 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
     def __init__(
         self,
         hidden: tuple[int, ...] = (1000,),
-        d_f: float | Auto = "auto",
+        d_f: float = 0.4,
         coupling: Coupling = "labelled",
         epochs: int = 100,
         batch_size: int = 50,
@@ -318,7 +316,7 @@ activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_j
     def __init__(
         self,
         hidden: tuple[int, ...] = (1000,),
-        d_f: float | Auto = "auto",
+        d_f: float = 0.4,
         coupling: Coupling = "labelled",
         epochs: int = 100,
         batch_size: int = 50,

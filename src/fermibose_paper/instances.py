@@ -29,7 +29,7 @@ TEMPERED, PLAIN = "tempered", "hmc"
 _MESSAGES = {"amp": amp, "bp": belief_propagation}
 
 
-@measurement("instance", version=3)
+@measurement("instance", version=4)
 def measure_instance(
     *, method: str, n: int, alpha: float, delta: float = 0.5, beta: float = 50.0, seed: int = 0
 ) -> Found:

@@ -33,11 +33,9 @@ def test_honest_models_are_established(zoo, name):
     [
         ("noise in the backward", "gradient is that of the answers"),
         ("gradient of a linear net, machine", "gradient is that of the answers"),
-        ("half of the pixels detached", "gradient is that of the answers"),
         ("right at the test images", "gradient is that of the answers"),
         ("gradient right in float64", "gradient is that of the answers"),
         ("gradient false after 100 calls", "gradient is that of the answers"),
-        ("winners", "gradient is that of the answers"),
         ("dropout", "same answers whenever asked"),
         ("another net in grad mode", "same answers whenever asked"),
         ("depends on its neighbour", "same answers whenever asked"),

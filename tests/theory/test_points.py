@@ -30,7 +30,7 @@ from fermibose.theory import (
     trace,
 )
 
-COLD = Problem(beta=5000.0)  # e^{-βH} leaves floating point: not solved
+SHARP = Problem(delta=5e-4)  # no table resolves it: refused
 
 
 def phi(z):
@@ -39,7 +39,7 @@ def phi(z):
 
 @pytest.fixture(scope="module")
 def three():
-    return solve_many([Problem(), COLD, Problem(alpha=1.0)], workers=1, show=False)
+    return solve_many([Problem(), SHARP, Problem(alpha=1.0)], workers=1, show=False)
 
 
 def test_many_problems_keep_their_places(three):
@@ -47,8 +47,8 @@ def test_many_problems_keep_their_places(three):
     assert three[0] == solve(Problem())
     assert three[2] == solve(Problem(alpha=1.0))
     assert isinstance(three[1], Failure)
-    assert three[1].problem == COLD
-    assert "beta = 5000 is too large" in three[1].reason
+    assert three[1].problem == SHARP
+    assert "delta = 0.0005 is too small" in three[1].reason
     assert three.failures == (three[1].reason,)
     column = three.column("M")
     assert column[0] == three[0].M
@@ -97,9 +97,9 @@ def test_a_solution_as_a_row():
 
 def test_tables_have_fixed_parameters_all_quantities_and_failures(three, tmp_path):
     """Of many problems, of a curve and of a diagram; the CSV read back by two readers."""
-    curve = trace(Problem(rho=0.4), "beta", [50.0, 5000.0, 60.0])
+    curve = trace(Problem(rho=0.4), "delta", [0.5, 5e-4, 0.6])
     diagram = phase_diagram(
-        Problem(rho=0.4), "beta", [50.0, 5000.0], "alpha", [1.0, 2.0], workers=1, show=False
+        Problem(rho=0.4), "delta", [0.5, 5e-4], "alpha", [1.0, 2.0], workers=1, show=False
     )
     cases = ((three, three[0], 3, [1]), (curve, curve[0], 3, [1]))
     for found, first, count, unsolved in (*cases, (diagram, diagram.solutions[0][0], 4, [1, 3])):
@@ -118,12 +118,12 @@ def test_tables_have_fixed_parameters_all_quantities_and_failures(three, tmp_pat
         np.testing.assert_array_equal(again[numbers].to_numpy(), frame[numbers].to_numpy())
         with (tmp_path / "table.csv").open(newline="", encoding="utf-8") as file:
             assert [row["failure"] for row in csv.DictReader(file)] == frame["failure"].tolist()
-    assert curve.to_frame()["beta"].tolist() == [50.0, 5000.0, 60.0]
+    assert curve.to_frame()["delta"].tolist() == [0.5, 5e-4, 0.6]
     assert diagram.to_frame()["alpha"].tolist() == [1.0, 1.0, 2.0, 2.0]
 
 
 def test_files_bring_back_every_bit(three, tmp_path):
-    curve = trace(Problem(), "beta", [50.0, 5000.0, math.inf])
+    curve = trace(Problem(delta=0.4), "beta", [50.0, math.inf])
     for result in (three, three[0], curve, solve_broken(Problem())):
         save(result, tmp_path / "new" / "result.json")
         again = load(tmp_path / "new" / "result.json")

@@ -208,8 +208,8 @@ def test_stability_at_zero_temperature_is_the_limit():
 def test_where_replicas_share_nothing_freezing_is_at():
     """Q = 0: f resists a growing Q by 1 − AT, on both sides of AT = 1."""
     seen = []
-    for beta in (1.0, 2.0, 4.0, 8.0):
-        saddle = SaddlePoint(Problem(rho=1.0, alpha=4.0, delta=1.0, beta=beta, weight_decay=1e-3))
+    for beta in (2.0, 8.0):
+        saddle = SaddlePoint(Problem(rho=1.0, alpha=4.0, delta=1.0, beta=beta, weight_decay=0.01))
         for s in branches(saddle.problem):
             if 1e-12 * s.q > s.Q:
                 assert stability_of(saddle, s.overlaps).freezing == pytest.approx(
