@@ -346,3 +346,12 @@ def test_losses_against_plain_loops(seed):
             else:
                 expected = sum(((1 if j == k else -1) - np.tanh(z[j])) ** 2 / 2 for j in range(4))
             assert float(values[row]) == pytest.approx(expected)
+
+
+def test_seeds_may_be_numbers_of_numpy(net, images):
+    """The same bits as from Python's; what is no seed is refused in one line."""
+    threat = ThreatModel("linf", 0.05)
+    one, two = (pgd(net, *images, threat, steps=3, seed=s, show=False) for s in (3, np.int64(3)))
+    torch.testing.assert_close(one.examples, two.examples, rtol=0, atol=0)
+    with pytest.raises(InputError, match="seed must be a whole number"):
+        pgd(net, *images, threat, seed=-1, show=False)

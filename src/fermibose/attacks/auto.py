@@ -115,7 +115,7 @@ def attack_by_ensemble(
     ):
         frame = Frame.around(victim.x, victim.model, threat)
         if len(rows) and chosen:
-            settings = {"attacks": list(chosen), "seed": seed, "device": victim.x.device}
+            settings = {"attacks": list(chosen), "seed": int(seed), "device": victim.x.device}
             adversary = _within(threat, frame, settings)
             _as_in_the_standard_version(adversary, victim.classes, square_queries)
             entered = frame.enter(victim.x[rows])

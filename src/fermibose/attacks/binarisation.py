@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from fermibose.attacks.gradient import Ascent, climb, loss_named, pgd_ascent
 from fermibose.attacks.masking import Check, Probe
 from fermibose.attacks.threat import ThreatModel, ball_around
-from fermibose.attacks.victim import misclassified
+from fermibose.attacks.victim import misclassified, seeded
 
 # Images, points inside each ball, and random starts of the attack. With as many points as features
 # the readout is so wild that PGD solves 70 to 95 % of the problems of honest nets. With at most
@@ -130,7 +130,7 @@ def binarisation_test(
     features: maps inputs to (B, F). inner: points inside the ball that must not be detected; more
     than F of them may leave no linear readout.
     """
-    generator = torch.Generator(x.device).manual_seed(seed)
+    generator = seeded(seed, x.device)
     problems = solved = by_chance = 0
     label = torch.zeros(1, dtype=torch.long, device=x.device)
     for image in x.split(1):

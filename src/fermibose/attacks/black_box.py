@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from fermibose.attacks.gradient import Adversary, margin
 from fermibose.attacks.masking import Check, Probe, percent
 from fermibose.attacks.threat import ThreatModel, ball_around
-from fermibose.attacks.victim import Victim, misclassified
+from fermibose.attacks.victim import Victim, misclassified, seeded
 
 HIDDEN, ROUNDS = 200, 400  # units of the pupil, and its steps of Adam
 SURVIVORS = 60  # images that finite differences are tried on
@@ -38,7 +38,7 @@ def transfer(probe: Probe, rival: Victim | None) -> Check:
     else:
         whose, rival = "an independent net", rival.converted(torch.float32)
         model, inputs, labels = rival.model, rival.x, rival.y
-    generator = torch.Generator(inputs.device).manual_seed(probe.seed)
+    generator = seeded(probe.seed, inputs.device)
     foreign = Adversary(probe.threat, steps=40)(model, inputs, labels, generator)
     missed = probe.missed(foreign)
     with torch.no_grad():
@@ -58,7 +58,7 @@ class _Pupil(nn.Module):
         super().__init__()
         x = victim.x.float().flatten(1)
         self.centre, self.spread = x.mean(), x.std().clamp(min=1e-12)
-        generator = torch.Generator(x.device).manual_seed(seed)
+        generator = seeded(seed, x.device)
         shapes = ((x.shape[1], HIDDEN), (HIDDEN, victim.classes))
         self.weights: list[Tensor] = []
         for shape in shapes:
@@ -113,7 +113,7 @@ def finite_differences(probe: Probe) -> Check:
 
 def _climb_blindly(victim: Victim, threat: ThreatModel, span: float, seed: int) -> Tensor:
     """Where each image (B, …) ends, or the first point that fools."""
-    generator = torch.Generator(victim.x.device).manual_seed(seed)
+    generator = seeded(seed, victim.x.device)
     x, y = victim.x, victim.y
     ball = ball_around(x, threat)
     point, found, slope = x.clone(), x.clone(), torch.zeros_like(x)

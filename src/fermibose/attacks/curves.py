@@ -28,7 +28,7 @@ from fermibose.attacks.gradient import (
     vanishing,
 )
 from fermibose.attacks.threat import LARGEST, Images, ThreatModel, ball_around
-from fermibose.attacks.victim import Victim, versions, victim_of
+from fermibose.attacks.victim import Victim, seeded, versions, victim_of
 from fermibose.checks import choice, number
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
@@ -179,7 +179,7 @@ def _in_one_pass(
     show: bool | None,
 ) -> Tensor:
     """Which images withstand one step, or noise, of each strength, (strengths, n)."""
-    generator = torch.Generator(victim.x.device).manual_seed(seed)
+    generator = seeded(seed, victim.x.device)
     loss = loss_named(ascent.losses[0])
     robust = victim.correct.repeat(len(strengths), 1)
     chunks = victim.batches(victim.correct.nonzero()[:, 0])

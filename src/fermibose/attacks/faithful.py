@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fermibose.attacks.gradient import Ascent, climb, margin
 from fermibose.attacks.masking import Check, Probe, percent
 from fermibose.attacks.threat import ThreatModel, ball_around
-from fermibose.attacks.victim import Adapted, Victim
+from fermibose.attacks.victim import Adapted, Victim, seeded
 
 SAME = 1e-3  # of the typical size of a logit: answers closer than this are the same
 SINGLY = 10  # points that are asked about one at a time
@@ -37,7 +37,7 @@ class Witness:
     @classmethod
     def of(cls, victim: Victim, threat: ThreatModel, seed: int) -> "Witness":
         """Ask about all images and about as many random points."""
-        generator = torch.Generator(victim.x.device).manual_seed(seed)
+        generator = seeded(seed, victim.x.device)
         points = torch.cat([victim.x, ball_around(victim.x, threat).random(generator)])
         return cls(points, _ask(victim.model, points))
 
@@ -75,7 +75,7 @@ def _ways_to_ask(probe: Probe, points: Tensor) -> Iterator[tuple[str, Tensor, Te
     """A way, the numbers of the points, and their answers."""
     model, device = probe.victim.model, points.device
     rows = torch.arange(len(points), device=device)
-    generator = torch.Generator().manual_seed(probe.seed)
+    generator = seeded(probe.seed)
     for _ in range(REPEATS):
         yield "again, after the attacks", rows, _ask(model, points)
     shuffled = torch.randperm(len(points), generator=generator).to(device)
@@ -106,7 +106,7 @@ def true_gradient(probe: Probe) -> Check:
     answers = victim if isinstance(double.model, Adapted) else double
     errors: dict[str, list[float]] = {}
     for asked in dict.fromkeys([victim, victim.converted(torch.float32)]):
-        generator = torch.Generator(victim.x.device).manual_seed(probe.seed)
+        generator = seeded(probe.seed, victim.x.device)
         for path in _paths(asked, probe.threat, generator):
             found = _unexplained(path, asked.model, answers)
             errors.setdefault(path.kind, []).extend(found[found.isfinite()].tolist())

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from fermibose.attacks.threat import Images, ThreatModel, ball_around
-from fermibose.attacks.victim import AttackResult, Victim, misclassified, undefined, victim_of
+from fermibose.attacks.victim import (
+    AttackResult,
+    Victim,
+    misclassified,
+    seeded,
+    undefined,
+    victim_of,
+)
 from fermibose.checks import choice, number, whole
 from fermibose.errors import InputError
 
@@ -233,7 +240,7 @@ def attack_by_gradient(
 ) -> AttackResult:
     """Climb from every start on every loss and keep the worst case of each example."""
     started = time.perf_counter()
-    generator = torch.Generator(victim.x.device).manual_seed(seed)
+    generator = seeded(seed, victim.x.device)
     examples, robust = victim.x.clone(), victim.correct.clone()
     worst = torch.full_like(victim.y, -torch.inf, dtype=victim.x.dtype)
     tries: list[Callable[..., Climbers]] = []
@@ -355,7 +362,7 @@ def gaussian_noise(
     whole("draws", draws, least=1)
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
-        generator = torch.Generator(victim.x.device).manual_seed(seed)
+        generator = seeded(seed, victim.x.device)
         examples, robust = victim.x.clone(), victim.correct.clone()
         for rows, _ in victim.rounds("noise", robust, range(draws), show):
             examples[rows] = noisy(victim.x[rows], threat, generator)

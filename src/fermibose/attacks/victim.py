@@ -199,6 +199,11 @@ def misclassified(logits: Tensor, y: Tensor) -> Tensor:
     return (logits.argmax(1) != y) | undefined(logits)
 
 
+def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Random numbers that follow from a seed, which may be a number of NumPy's."""
+    return torch.Generator(device).manual_seed(whole("seed", seed, least=0))
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number > 1 else ''}"
 
