@@ -176,8 +176,9 @@ def test_the_longest_step_is_one_to_the_border(linear, norm):
     y = (x @ w.T).argmax(1)
     for epsilon in (0.2, LARGEST):
         threat = ThreatModel(norm, epsilon, (-np.inf, np.inf))
+        climbs = {"losses": ("cross_entropy", "margin"), "random_start": False}
         usual, longest = (
-            pgd(linear(w), x, y, threat, step_size=size, dtype=torch.float32, random_start=False)
+            pgd(linear(w), x, y, threat, step_size=size, dtype=torch.float32, **climbs)
             for size in (1.0, LONGEST_STEP)
         )
         assert torch.equal(longest.robust, usual.robust)
@@ -355,3 +356,18 @@ def test_seeds_may_be_numbers_of_numpy(net, images):
     torch.testing.assert_close(one.examples, two.examples, rtol=0, atol=0)
     with pytest.raises(InputError, match="seed must be a whole number"):
         pgd(net, *images, threat, seed=-1, show=False)
+
+
+def test_float64_is_that_of_the_weights_too(images):
+    seen = set()
+
+    class Noted(nn.Linear):
+        def forward(self, x):
+            seen.add(self.weight.dtype)
+            return super().forward(x)
+
+    x, y = images
+    model = Noted(x.shape[1], 10)
+    pgd(model, x, y, ThreatModel("linf", 0.05), steps=2, dtype=torch.float64, show=False)
+    assert seen == {torch.float64}
+    assert model.weight.dtype == torch.float32  # the user's stays as it is
