@@ -183,3 +183,19 @@ def test_an_activation_that_no_grid_resolves_is_refused(monkeypatch):
     monkeypatch.setattr(module, "explore", lambda *_: [found])
     with pytest.raises(ConvergenceError, match="no grid resolves the activation"):
         solve(steep)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(rho=1.0),
+        Problem(alpha=0.34, delta=0.64, beta=0.35, d_f=0.26, weight_decay=0.0012, m=0.45, rho=0.97,
+                activation=tanh3),
+    ],
+)  # fmt: skip
+def test_what_dies_out_is_0_and_has_no_relative_error(problem):
+    """Q = 0 is exact where M = 0 and φ is odd; what an iteration has left of it is not stated."""
+    s = solve(problem)
+    assert (s.M, s.Q, s.errors["M"]) == (0.0, 0.0, 0.0)
+    assert s.errors["Q"] < 1e-15 * s.q
+    assert s.error < 1e-4

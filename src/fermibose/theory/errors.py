@@ -48,9 +48,7 @@ def measured(saddle: SaddlePoint, point: FixedPoint, others: Sequence[SaddlePoin
     The first of them also tells what a residual is worth: where it is more than the grid's own
     error, Newton's method goes on.
     """
-    problem, x = saddle.problem, point.x.copy()
-    # M → −M is an exact symmetry, and so is M = 0; with it, an odd φ has a state of Q = 0.
-    x[:2] = np.where(np.abs(x[:2]) > _NOTHING * saddle.unit(x)[:2], np.abs(x[:2]), 0.0)
+    problem, x = saddle.problem, _exact(saddle, point.x)
     if saddle.too_cold(to_overlaps(x)):
         raise cold(problem, to_overlaps(x))
     here, views = View.of(saddle, x), [View.of(other, x) for other in others]
@@ -66,6 +64,7 @@ def measured(saddle: SaddlePoint, point: FixedPoint, others: Sequence[SaddlePoin
         if not np.abs(further / unit).max() < np.abs(change / unit).max():
             break
         x, change, count = x + shift, further, count + 1
+    x = _exact(saddle, x)
     point = replace(point, x=x, residual=saddle(x)[1], iterations=point.iterations + count)
     at = resolved_at(saddle, to_overlaps(x))
     return solution_of(
@@ -75,6 +74,16 @@ def measured(saddle: SaddlePoint, point: FixedPoint, others: Sequence[SaddlePoin
         errors=errors_of(saddle, x, sensitivity, [(view, here) for view in views], at=at),
         second=to_overlaps(x + sensitivity.inverse @ grid),
     )
+
+
+def _exact(saddle: SaddlePoint, x: Array) -> Array:
+    """The state with what has died out set to 0, and M >= 0.
+
+    M → −M is an exact symmetry, and so is M = 0; with it, an odd φ has a state of Q = 0.
+    """
+    x = np.abs(x, where=[True, True, False], out=x.copy())
+    x[:2][x[:2] <= _NOTHING * saddle.unit(x)[:2]] = 0.0
+    return x
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,7 @@ class Sensitivity:
         """
         assert saddle.lattice is not None
         lattice, moves = saddle.lattice, _MOVE * saddle.unit(x)
-        free = np.array([x[0] != 0, True, True])
+        free = np.array([x[0] != 0, x[1] != 0, True])  # M = 0 and Q = 0 are exact
         slope, slopes = np.zeros((x.size, x.size)), np.zeros_like(x)
         for i in np.flatnonzero(free):
             moved = x.copy()
