@@ -30,15 +30,17 @@ from fermibose.statistics import summary
 BEFORE = {"scaling": "per_feature", "d_f": 0.4, "boson_weight": 1.0, "weight_decay": 0.01}
 PAPER = BEFORE | {"scaling": "standard"}
 CHOSEN = PAPER | {"boson_weight": 0.3, "weight_decay": 0.001}
+NEARER = CHOSEN | {"d_f": 0.2}
 CANDIDATES = {
     "per_feature, as for pictures": BEFORE,
     "standard, as for pictures": PAPER,
     "… weight_decay 0.001": PAPER | {"weight_decay": 0.001},
     "… … boson_weight 0.3": CHOSEN,
-    "… … … d_f 0.2": CHOSEN | {"d_f": 0.2},
-    "… … … thresholds from 0": CHOSEN | {"thresholds": False},
-    "… … … per_feature": CHOSEN | {"scaling": "per_feature"},
-    "… … boson_weight 0.1": CHOSEN | {"boson_weight": 0.1},
+    "… … … d_f 0.2": NEARER,
+    "… … … d_f 0.2, thresholds from 0": NEARER | {"thresholds": False},
+    "… … … d_f 0.2, per_feature": NEARER | {"scaling": "per_feature"},
+    "… … boson_weight 0.1, d_f 0.2": NEARER | {"boson_weight": 0.1},
+    "… … boson_weight 1, d_f 0.2": NEARER | {"boson_weight": 1.0},
 }
 
 

@@ -158,8 +158,8 @@ def test_the_unit_of_weights_is_free(problem, k):
     assert two.free_energy == pytest.approx(one.free_energy + shift, rel=1e-7)
     assert two.stability.state == pytest.approx(one.stability.state, rel=1e-4)
     assert len(two.rivals) == len(one.rivals)
-    # Rounding can decide whether Newton's method goes on at the end, for up to four steps.
-    assert abs(two.iterations - one.iterations) <= 4
+    # Rounding decides the last ones: the fine grid takes two more at k = 300, where Q dies out.
+    assert abs(two.iterations - one.iterations) <= 2
 
 
 def test_distances_have_no_unit():
