@@ -127,11 +127,11 @@ def sample_instance(
     for name, value, least in (("n", n, 1), ("test_pairs", test_pairs, 1), ("seed", seed, 0)):
         checks.whole(name, value, least=least)
     checks.choice("counts", counts, get_args(Counts))
-    pairs = round(problem.alpha * n)
+    pairs = round(problem.load * n)
     if pairs < 1:
         raise InputError(
-            f"alpha = {problem.alpha:g} leaves no training pair at n = {n}: use n >= "
-            f"{math.ceil(0.5 / problem.alpha) + 1}"
+            f"alpha = {problem.load:g} leaves no training pair at n = {n}: use n >= "
+            f"{math.ceil(0.5 / problem.load) + 1}"
         )
     checks.memory(
         f"{pairs} training and {test_pairs} test pairs of N = {n} inputs take",

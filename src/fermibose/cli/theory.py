@@ -255,7 +255,7 @@ def _check_memory(problem: "Problem", n: int) -> None:
     from fermibose import checks
     from fermibose.cavity import bp_memory
 
-    pairs = round(problem.alpha * n)
+    pairs = round(problem.load * n)
     checks.memory(
         f"--method bp with N = {n} and P = {pairs} needs",
         bp_memory(n, pairs),

@@ -106,7 +106,7 @@ class BrokenSolution(Predictions):
     @property
     def energy(self) -> float:
         """Mean energy per weight, e = α⟨H⟩ + λ_w q/2."""
-        return self.problem.alpha * self.training_energy + self.problem.weight_decay * self.q / 2
+        return self.problem.load * self.training_energy + self.problem.weight_decay * self.q / 2
 
     @cached_property
     def eigenvalues(self) -> Eigenvalues:

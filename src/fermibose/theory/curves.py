@@ -42,6 +42,9 @@ SYMBOLS = {
     "m": "m",
     "rho": "ρ",
     "softness": "a",
+    "samples": "γ",
+    "balance": "π",
+    "mislabelled": "mislabelled",
 }  # the numbers of a problem, and how axes are labelled
 
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers

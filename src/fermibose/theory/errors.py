@@ -186,7 +186,7 @@ def errors_of(
     scatter = _SCATTER * float(apart("gradient") @ size)
     rounding = sys.float_info.epsilon * (abs(here.free_energy) + _LOGARITHM / problem.beta)
     f = float(apart("free_energy")) + scatter + float(apart("gradient") @ state) / 2 + rounding
-    H = float(apart("energy")) + (scatter + rounding) / problem.alpha
+    H = float(apart("energy")) + (scatter + rounding) / problem.load
     H += float(np.abs(sensitivity.slopes) @ spread)
     return {
         "M": state[0].item(),
@@ -195,7 +195,7 @@ def errors_of(
         "chi": state[2].item(),
         "free_energy": f,
         "training_energy": H,
-        "energy": problem.alpha * H + problem.weight_decay * q / 2,
+        "energy": problem.load * H + problem.weight_decay * q / 2,
         "accuracy": error(lambda o: accuracy(problem, o.M, o.q(problem.beta))),
         "at_eigenvalue": at[1] + _at_error(saddle, overlaps, at[0], [one for one, _ in ends]),
     }

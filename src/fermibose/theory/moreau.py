@@ -105,7 +105,7 @@ class MoreauChannel:
     def _find_minima(self, c: float) -> _Minima:
         r, t, _, _ = self._axes
         found = np.zeros((8, 2, r.nodes.size, t.nodes.size))
-        for kind, weight in enumerate((self._problem.rho, 1 - self._problem.rho)):
+        for kind, weight in enumerate((self._problem.bosons, 1 - self._problem.bosons)):
             if weight > 0:
                 start_r, start_t = self._start(c, kind)
                 z_r, z_t = self._polish(start_r, start_t, c, kind)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.checks import number
+from fermibose.checks import choice, number
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 
@@ -26,6 +26,7 @@ _STEP = 1e3  # a slope beyond which φ is a step on every grid
 # What the numbers of a problem may be, and why where that is not plain.
 _BOUNDS: dict[str, dict[str, float]] = {
     "alpha": {"above": 0},
+    "samples": {"above": 0},
     "delta": {"above": 0},
     "beta": {"above": 0},
     "d_f": {"least": 0},
@@ -33,16 +34,25 @@ _BOUNDS: dict[str, dict[str, float]] = {
     "m": {"least": 0},
     "rho": {"least": 0, "most": 1},
     "softness": {"least": 0},
+    "balance": {"above": 0, "below": 1},
+    "mislabelled": {"least": 0, "below": 0.5},
 }
 _REASONS = {
     "alpha": "it is the number of training pairs per weight; use a small number for scarce data",
+    "samples": "it is the number of training samples per weight; use a small number for scarce "
+    "data",
     "delta": "it is the spread of a cluster; use a small number for sharp clusters",
     "beta": "it is an inverse temperature; use math.inf for zero temperature",
     "weight_decay": "without decay the weights are free along every direction the pairs do not "
     "constrain, the Boltzmann measure cannot be normalised and q diverges; use a small positive "
     "value",
     "rho": "it is the fraction of boson pairs",
+    "balance": "it is the fraction of samples of class y = 1; one class alone has no fermions",
+    "mislabelled": "it is the fraction of samples with the wrong label; at one half labels say "
+    "nothing, beyond it exchange the classes",
 }
+PAIRINGS = ("disjoint", "all")
+_PAIRS, _SAMPLES = 2.5, 5.0  # α and γ = 2α that are not given
 
 
 def _half_tanh(z: Array) -> Array:
@@ -61,24 +71,37 @@ class Problem:
     .. math:: H = \tfrac12 D^2 \;\text{(boson)}, \qquad
               H = \tfrac12 \varphi(d_F - D^2) \;\text{(fermion)}, \qquad D = φ(z_1) - φ(z_2),
 
-    and the weights follow exp(−β[Σ H + λ_w |w|²/2]). Defaults are the default point of the docs.
+    and the weights follow exp(−βE). With pairing "disjoint", the paper's model, no two of the
+    P = αN training pairs share a sample; with "all", every pair of n = γN samples counts:
+
+    .. math:: E = \sum_{μ=1}^{P} H_μ + \tfrac{λ_w}2 |w|^2, \qquad
+              E = \tfrac1n \sum_{i<j} H_{ij} + \tfrac{λ_w}2 |w|^2 .
+
+    As many samples have pairs of the same total weight in both, that of α = γ/2 pairs per weight.
+    Defaults are the default point of the docs, 2.5 pairs or 5 samples per weight.
     """
 
-    alpha: float = 2.5  # α = P/N: training pairs per weight, > 0
+    alpha: float | None = None  # α = P/N: disjoint training pairs per weight, > 0
     delta: float = 0.5  # Δ: spread of each cluster, > 0
     beta: float = 50.0  # β: inverse temperature, > 0; math.inf is zero temperature
     d_f: float = 1.0  # d_F: target squared distance of fermion pairs, >= 0
     weight_decay: float = 0.05  # λ_w, > 0
     m: float = 1.0  # strength of the cluster mean, >= 0
-    rho: float = 0.5  # ρ: fraction of boson pairs, in [0, 1]
+    rho: float = 0.5  # ρ: fraction of boson pairs, in [0, 1]; disjoint pairs only
     softness: float = 0.01  # a of the hinge φ(x) = (x + √(x²+a))/2, >= 0; > 0 at zero temperature
     activation: str | Function = "tanh"  # a name in ACTIVATIONS, or a smooth function of arrays
     hinge: Function | None = None  # replaces φ; finite temperature only
+    samples: float | None = None  # γ = n/N: training samples per weight, > 0; all pairs only
+    pairing: str = "disjoint"  # or "all"
+    balance: float = 0.5  # π: fraction of samples of class y = 1, in (0, 1); all pairs only
+    mislabelled: float = 0.0  # fraction of samples that learn as the other class; all pairs only
 
     def __post_init__(self) -> None:
+        self._check_pairing()
         for name in _BOUNDS:
-            # A NumPy scalar of fewer bits would drag the whole solver down to its precision.
-            object.__setattr__(self, name, _check_number(name, getattr(self, name)))
+            if getattr(self, name) is not None:
+                # A NumPy scalar of fewer bits would drag the whole solver down to its precision.
+                object.__setattr__(self, name, _check_number(name, getattr(self, name)))
         if not isinstance(self.activation, str):
             _check_function("activation", self.activation)
         elif self.activation not in ACTIVATIONS:
@@ -93,6 +116,55 @@ class Problem:
                 "at zero temperature (beta = inf) the energy must be smooth: "
                 "use softness > 0 and no hinge of your own, or a large finite beta"
             )
+
+        if self.balance != 0.5 and not self.odd:
+            raise InputError(
+                "classes of unequal size need an odd activation (tanh): with another the sign of "
+                "the weights matters, and the theory takes it for a symmetry"
+            )
+
+    def _check_pairing(self) -> None:
+        """Refuse what does not go with the pairing; fill in what was not given."""
+        choice("pairing", self.pairing, PAIRINGS)
+        if self.pairing == "all":
+            if self.alpha is not None:
+                raise InputError(
+                    'alpha counts disjoint pairs: with pairing="all" give samples, the number of '
+                    "training samples per weight (and alpha=None in replace())"
+                )
+            if self.rho != 0.5:
+                raise InputError(
+                    "rho is the fraction of bosons among disjoint pairs: among all pairs it "
+                    "follows from the classes, give balance"
+                )
+            if self.samples is None:
+                object.__setattr__(self, "samples", _SAMPLES)
+            return
+        if self.samples is not None:
+            raise InputError(
+                'samples goes with pairing="all"; disjoint pairs are counted by alpha, and as '
+                "many samples make alpha = samples/2 of them"
+            )
+        if self.balance != 0.5 or self.mislabelled != 0:
+            raise InputError(
+                'balance and mislabelled go with pairing="all"; among disjoint pairs classes of '
+                "fractions π and 1 − π make rho = π² + (1 − π)² bosons"
+            )
+        if self.alpha is None:
+            object.__setattr__(self, "alpha", _PAIRS)
+
+    @property
+    def load(self) -> float:
+        """Total weight of the pairs, per weight w: α of disjoint ones, γ/2 of all."""
+        if self.alpha is not None:
+            return self.alpha
+        assert self.samples is not None
+        return self.samples / 2
+
+    @property
+    def bosons(self) -> float:
+        """Fraction of boson pairs among new ones: ρ, or π² + (1 − π)²."""
+        return self.rho if self.pairing == "disjoint" else self.balance**2 + (1 - self.balance) ** 2
 
     def to_dict(self) -> dict[str, Any]:
         """Every parameter by name; a function of your own by its name."""

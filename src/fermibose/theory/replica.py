@@ -63,7 +63,7 @@ class PairMeasure:
     def __init__(self, problem: Problem, r: Axis, t: Axis, *, M: float, Q: float) -> None:
         mean, width = SQRT2 * problem.m * M, problem.delta * math.sqrt(Q)
         self.width = width
-        self._kinds = np.array([problem.rho, 1 - problem.rho])
+        self._kinds = np.array([problem.bosons, 1 - problem.bosons])
         # A boson pair has its mean along t and a fermion pair along r.
         self._r = [r.gaussian(0.0, width), r.gaussian(mean, width)]
         self._t = self._r[::-1] if t is r else [t.gaussian(mean, width), t.gaussian(0.0, width)]
@@ -104,7 +104,7 @@ def averages(channel: Channel, measure: PairMeasure, *, c: float) -> Averages:
 
 def conjugates(problem: Problem, overlaps: Overlaps, average: Averages) -> Conjugates:
     """M̂, Q̂ and χ̂ from the averages (module docstring)."""
-    alpha, delta = problem.alpha, problem.delta
+    alpha, delta = problem.load, problem.delta
     return Conjugates(
         M=alpha * problem.m * average.force,
         Q=-alpha * delta**2 * average.force2,
@@ -123,7 +123,7 @@ def free_energy(problem: Problem, overlaps: Overlaps, average: Averages) -> floa
         problem.weight_decay * overlaps.q(beta) / 2
         - (overlaps.Q - overlaps.M**2) / (2 * chi)
         - entropy / (2 * beta)
-        + problem.alpha * average.F
+        + problem.load * average.F
     )
 
 
@@ -293,7 +293,7 @@ def update(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Overl
 
 def label_stiffness(problem: Problem, overlaps: Overlaps, average: Averages) -> float:
     """1 + χαm² E[y·∇²F y]: 1 minus the slope of the plain update of M."""
-    return 1 + overlaps.chi * problem.alpha * problem.m**2 * average.stiffness
+    return 1 + overlaps.chi * problem.load * problem.m**2 * average.stiffness
 
 
 def gradient(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Array:
@@ -350,7 +350,7 @@ def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float
     """
     problem = saddle.problem
     response, measure = saddle.response(overlaps), saddle.measure(overlaps)
-    scale = problem.alpha * problem.delta**4 * overlaps.chi**2
+    scale = problem.load * problem.delta**4 * overlaps.chi**2
     if response.growth is not None and scale * measure.mean(response.growth) > _GROWTH:
         return math.inf, 0.0
     assert saddle.lattice is not None

@@ -236,7 +236,7 @@ def outer_conjugates(problem: Problem, clusters: Clusters, average: ClusterAvera
 def update(problem: Problem, clusters: Clusters, average: ClusterAverages) -> Clusters:
     """The equations of the module docstring, once."""
     conjugate, y = outer_conjugates(problem, clusters, average), clusters.y
-    variance = problem.alpha * problem.delta**2 * (average.force2 - average.outer.force2)
+    variance = problem.load * problem.delta**2 * (average.force2 - average.outer.force2)
     X = 1 / (problem.weight_decay + conjugate.chi)
     chi1 = 1 / (1 / X + y * max(variance, 0.0))  # below 0 by rounding only
     M = -X * conjugate.M
@@ -253,7 +253,7 @@ def free_energy(problem: Problem, clusters: Clusters, average: ClusterAverages) 
         - (clusters.q0 - clusters.M**2) / (2 * X)
         - entropy / (2 * beta)
         - math.log(X / chi1) / (2 * clusters.y)
-        + problem.alpha * average.outer.F
+        + problem.load * average.outer.F
     )
 
 
@@ -264,14 +264,14 @@ def complexity(problem: Problem, clusters: Clusters, average: ClusterAverages) -
         (clusters.q0 - clusters.M**2) * gap / (2 * X**2)
         + math.log(X / clusters.chi1) / (2 * y**2)
         - gap / (2 * y * X)
-        + problem.alpha * (average.F - average.outer.F) / y
+        + problem.load * (average.F - average.outer.F) / y
     )
     return y**2 * slope
 
 
 def label_stiffness(problem: Problem, clusters: Clusters, average: ClusterAverages) -> float:
     """1 + Xαm² E[y·∇²F₁ y]: below 0, a state of M = 0 grows a magnetisation."""
-    return 1 + clusters.X * problem.alpha * problem.m**2 * average.outer.stiffness
+    return 1 + clusters.X * problem.load * problem.m**2 * average.outer.stiffness
 
 
 def eigenvalues(problem: Problem, clusters: Clusters) -> Eigenvalues:
@@ -289,7 +289,7 @@ def _eigenvalues(
 ) -> tuple[Eigenvalues, float]:
     """Both on one lattice, and what that inside changes on every second node."""
     levels = Levels(problem, clusters, lattice)
-    scale = problem.alpha * problem.delta**4
+    scale = problem.load * problem.delta**4
     norm = _squared_norm(levels.outer.response(levels.outer_c))
     between = scale * clusters.X**2 * levels.measure.mean(norm)
     scale *= clusters.chi1**2

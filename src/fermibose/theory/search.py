@@ -155,14 +155,14 @@ def _free(problem: Problem) -> float:
 
 def _worthwhile(problem: Problem) -> float:
     """The q beyond which decay costs more than all fermions can gain and heat can pay."""
-    gain = (1 - problem.rho) * _fermion(problem)[0]
-    return 2 * problem.alpha * (gain + 1e-6) / problem.weight_decay + _free(problem)
+    gain = (1 - problem.bosons) * _fermion(problem)[0]
+    return 2 * problem.load * (gain + 1e-6) / problem.weight_decay + _free(problem)
 
 
 def _curvature(problem: Problem) -> float:
     """αΔ² E tr H'' at z = 0: what pairs add to the decay of weights that they press together."""
-    slope = problem.rho / 2 + (1 - problem.rho) * _fermion(problem)[1]  # of H against D²
-    return 4 * slope * problem.alpha * (problem.delta * problem.steepness) ** 2
+    slope = problem.bosons / 2 + (1 - problem.bosons) * _fermion(problem)[1]  # of H against D²
+    return 4 * slope * problem.load * (problem.delta * problem.steepness) ** 2
 
 
 @lru_cache(maxsize=64)

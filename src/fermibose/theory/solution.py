@@ -205,7 +205,7 @@ class Solution(Predictions):
     @property
     def energy(self) -> float:
         """Mean energy per weight, e = α⟨H⟩ + λ_w q/2."""
-        return self.problem.alpha * self.training_energy + self.problem.weight_decay * self.q / 2
+        return self.problem.load * self.training_energy + self.problem.weight_decay * self.q / 2
 
     @property
     def entropy(self) -> float:
@@ -299,7 +299,7 @@ def distances(problem: Problem, M: float, q: float) -> tuple[float, float]:
 def generalization_loss(problem: Problem, M: float, q: float) -> float:
     r"""ε_g: mean energy of a new pair, ρ E[D²/2] + (1−ρ) E[φ(d_F − D²)/2]."""
     if q == 0:  # no weight at all: all outputs are the same
-        return (1 - problem.rho) * float(problem.fermion_energy(np.zeros(1))[0])
+        return (1 - problem.bosons) * float(problem.fermion_energy(np.zeros(1))[0])
     mean, width = SQRT2 * problem.m * abs(M), problem.delta * math.sqrt(q)
     boson = distances(problem, M, q)[0] / 2
     reach = mean + _PAIRS * width
@@ -312,7 +312,8 @@ def generalization_loss(problem: Problem, M: float, q: float) -> float:
     blocks = [slice(i, i + _BLOCK) for i in range(0, r.nodes.size, _BLOCK)]
     rows = [problem.fermion_energy((phi1[b] - phi2[b]) ** 2) @ over_t for b in blocks]
     fermion = np.concatenate(rows)
-    return problem.rho * boson + (1 - problem.rho) * float(r.gaussian(mean, width)[0] @ fermion)
+    bosons = problem.bosons
+    return bosons * boson + (1 - bosons) * float(r.gaussian(mean, width)[0] @ fermion)
 
 
 def _kappa(problem: Problem, M: float, q: float) -> float:

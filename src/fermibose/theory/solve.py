@@ -214,7 +214,7 @@ def _sharp_order(problem: Problem) -> float:
     z = np.concatenate([[0.0], np.geomspace(1e-4, 20, 400)]) / problem.steepness
     d2 = (problem.phi(z) - problem.phi(-z)) ** 2
     decay = problem.weight_decay * (z / problem.m) ** 2 / 2
-    cost = decay + problem.alpha * (1 - problem.rho) * problem.fermion_energy(d2)
+    cost = decay + problem.load * (1 - problem.bosons) * problem.fermion_energy(d2)
     return float(z[int(np.argmin(cost))]) / problem.m
 
 
