@@ -66,13 +66,17 @@ ThreadsOption = Annotated[
 ]
 
 PROBLEM = {  # what the help says of the fields of a Problem
-    "alpha": "Training pairs per weight, α.",
+    "pairing": "disjoint (as in the paper) or all pairs of the training samples.",
+    "alpha": "Disjoint training pairs per weight, α (default: 2.5).",
+    "samples": "Training samples per weight γ, if all their pairs count (default: 5).",
     "delta": "Spread of a cluster, Δ.",
     "beta": "Inverse temperature β; inf for zero.",
     "d_f": "Target squared distance of fermions.",
     "weight_decay": "Weight decay λ_w.",
     "m": "Strength of the cluster mean.",
-    "rho": "Fraction of boson pairs, ρ.",
+    "rho": "Fraction of boson pairs among disjoint ones, ρ.",
+    "balance": "Fraction of samples in the first class, with all pairs.",
+    "mislabelled": "Fraction of samples with the wrong label, with all pairs.",
     "softness": "Softness a of the hinge.",
     "activation": "tanh or half_tanh.",
 }
@@ -92,7 +96,7 @@ class Fields:
     home: str  # of the dataclass, as module:name
     help: Mapping[str | None, Mapping[str, str]]  # heading → field → text
     types: Mapping[str, Any] = field(default_factory=dict)  # where narrower than the field's
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # where not the field's
+    completed: Callable[[dict[str, Any]], dict[str, Any]] = dict  # what was given, with the rest
 
     def options(self, kind: type) -> list[inspect.Parameter]:
         """The options, as parameters of a command."""
@@ -100,9 +104,10 @@ class Fields:
         made = []
         for heading, texts in self.help.items():
             for name, text in texts.items():
-                default = self.defaults.get(name, defaults[name])
-                # A union cannot be parsed, but the default is of what is usually meant.
-                hint = hints[name] if get_origin(hints[name]) is Literal else type(default)
+                default = defaults[name]
+                # Most unions cannot be parsed, but the default is of what is usually meant.
+                known = default is None or get_origin(hints[name]) is Literal
+                hint = hints[name] if known else type(default)
                 made.append(
                     inspect.Parameter(
                         name,
@@ -115,25 +120,29 @@ class Fields:
                 )
         return made
 
+    def maker(self, kind: type) -> Callable[[dict[str, Any]], Any]:
+        """The dataclass of the options given."""
+        return lambda given: kind(**self.completed(given))
+
 
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:
     """The command with every parameter annotated with :class:`Fields` taken apart into options."""
     parameters: list[inspect.Parameter] = []
-    parts: dict[str, tuple[type, list[str]]] = {}  # parameter → dataclass, fields
+    parts: dict[str, tuple[Callable[..., Any], list[str]]] = {}  # parameter → maker, fields
     for parameter in inspect.signature(command).parameters.values():
         notes = getattr(parameter.annotation, "__metadata__", ())
         if notes and isinstance(notes[0], Fields):
             kind = resolve_name(notes[0].home)
             options = notes[0].options(kind)
-            parts[parameter.name] = kind, [option.name for option in options]
+            parts[parameter.name] = notes[0].maker(kind), [option.name for option in options]
             parameters += options
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     @wraps(command, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def assembled(**given: Any) -> None:
-        for parameter, (kind, names) in parts.items():
-            given[parameter] = kind(**{name: given.pop(name) for name in names})
+        for parameter, (made, names) in parts.items():
+            given[parameter] = made({name: given.pop(name) for name in names})
         command(**given)
 
     assembled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -148,6 +148,7 @@ def _print_point(solution: "Solution") -> None:
 
 _METHODS = ("amp", "bp", "hmc", "ground")
 _PROBLEM = {name: text for name, text in PROBLEM.items() if name not in ("beta", "activation")}
+_PROBLEM["alpha"] = "Disjoint training pairs per weight, α (default: 0.5)."
 _HEEDED_BY = {"damping": ("amp", "bp"), "max_iterations": ("amp", "bp"), "trajectories": ("hmc",)}
 _COMPARED = (
     ("mean weight |M|", "M", "M"),
@@ -161,6 +162,12 @@ _COMPARED = (
 )
 
 
+def _easy(given: dict[str, Any]) -> dict[str, Any]:
+    """The options with α = 0.5 by default, where message passing converges."""
+    few = given["pairing"] == "disjoint" and given["alpha"] is None
+    return given | {"alpha": 0.5} if few else given
+
+
 def cavity(
     *,
     n: Annotated[int, typer.Option("--n", help="Number of weights, N.")] = 1000,
@@ -170,7 +177,7 @@ def cavity(
         typer.Option(help="Inverse temperature β (default 50; ground is at zero temperature)."),
     ] = None,
     problem: Annotated[
-        "Problem", Fields("fermibose.theory:Problem", {None: _PROBLEM}, defaults={"alpha": 0.5})
+        "Problem", Fields("fermibose.theory:Problem", {None: _PROBLEM}, completed=_easy)
     ],
     damping: Annotated[
         float | None, typer.Option(help="Part of the old messages kept (amp, bp; default 0.5).")
