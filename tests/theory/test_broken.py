@@ -24,9 +24,8 @@ from fermibose.theory import (
 )
 from fermibose.theory.broken import disordered_broken
 from fermibose.theory.channel import GaussianChannel
+from fermibose.theory.disjoint import PairMeasure, make_lattice
 from fermibose.theory.fixed_point import iterate
-from fermibose.theory.lattice import make_lattice
-from fermibose.theory.replica import PairMeasure
 from fermibose.theory.rsb import (
     ClusterEquations,
     cluster_averages,

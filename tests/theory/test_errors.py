@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr, roots_legendre
 
 from fermibose.theory import ConvergenceError, Overlaps, Problem, Steps, solve
-from fermibose.theory.lattice import make_lattice
+from fermibose.theory.disjoint import make_lattice
 from fermibose.theory.replica import SaddlePoint, free_energy, to_overlaps, to_vector
 from fermibose.theory.search import Found
 from fermibose.theory.solution import Candidate, Stability

@@ -3,19 +3,20 @@
 import math
 import tracemalloc
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import erf
+from scipy.special import erf, ndtr
 
 from fermibose.errors import InputError
 from fermibose.theory import Problem, solution, solve
 from fermibose.theory.solution import (
     accuracy,
     adversarial_accuracy,
-    adversarial_area,
     distances,
     generalization_loss,
+    robustness_area,
 )
 
 CASES = [
@@ -117,11 +118,51 @@ def test_accuracy_under_a_real_attack():
         assert adversarial_accuracy(problem, M, q, eps) == pytest.approx(hits, abs=0.02)
 
 
+@pytest.mark.parametrize("p", [1.5, 2, 3, "inf"])
+def test_accuracy_under_a_real_attack_of_any_norm(p):
+    """The best point of the ℓ_p ball, found on the weights one by one, and its norm held to ε."""
+    rng = np.random.default_rng(1)
+    N, P, M, q, eps = 200_000, 20_000, 0.6, 0.9, 0.4
+    problem = Problem(delta=0.7, m=1.3)
+    w = M + math.sqrt(q - M**2) * rng.standard_normal(N)
+    if p == "inf":
+        move = eps / N * np.sign(w)
+    else:
+        move = np.sign(w) * np.abs(w) ** (1 / (p - 1))
+        move *= eps * N ** (1 / p - 1) / (np.abs(move) ** p).sum() ** (1 / p)
+    z = problem.m * M + problem.delta * math.sqrt(q) * rng.standard_normal(P)
+    hits = np.mean(z - w @ move > 0)
+    deviation = math.sqrt(hits * (1 - hits) / P)
+    assert abs(adversarial_accuracy(problem, M, q, eps, p) - hits) < 3 * deviation + 1e-3
+
+
+@pytest.mark.parametrize("p", [1.05, 1.5, 2, 3, 20, math.inf])
+@pytest.mark.parametrize(("M", "q"), [(0.5, 1.0), (1.0, 1.0001), (0.0, 2.0), (3.0, 9.5)])
+def test_the_reach_of_an_attack_is_a_moment_of_the_weights(p, M, q):
+    """Against mpmath's integral of |w|^p*; where all weights are the same it is that weight."""
+    dual, v = (1 if p == math.inf else p / (p - 1)), mpmath.mpf(q) - mpmath.mpf(M) ** 2
+    ends = [M + k * mpmath.sqrt(v) for k in (-30, -8, -2, 0, 2, 8, 30)]
+    density = lambda w: mpmath.exp(-((w - M) ** 2) / (2 * v)) / mpmath.sqrt(2 * mpmath.pi * v)  # noqa: E731
+    moment = mpmath.quad(lambda w: abs(w) ** dual * density(w), sorted({*ends, mpmath.mpf(0)}))
+    problem, eps = Problem(m=1.3, delta=0.7), 0.3
+    kappa = problem.m * M - eps * float(moment ** (mpmath.mpf(1) / dual))
+    expected = ndtr(kappa / (problem.delta * math.sqrt(q)))
+    assert adversarial_accuracy(problem, M, q, eps, p) == pytest.approx(expected, rel=1e-9)
+    assert adversarial_accuracy(problem, 1.2, 1.44, eps, p) == pytest.approx(ndtr(1 / 0.7))
+
+
+@pytest.mark.parametrize("norm", [2, "inf", 3])
 @pytest.mark.parametrize(("problem", "M", "q"), CASES)
-def test_area_is_the_integral_of_the_accuracy(problem, M, q):
-    area, _ = quad(lambda e: adversarial_accuracy(problem, M, q, e), 0, 1, epsabs=1e-12)
-    assert adversarial_area(problem, M, q) == pytest.approx(area, abs=1e-10)
-    assert adversarial_area(problem, -M, q) == pytest.approx(area, abs=1e-10)
+def test_area_is_the_integral_of_the_accuracy(problem, M, q, norm):
+    area, _ = quad(lambda e: adversarial_accuracy(problem, M, q, e, norm), 0, 1, epsabs=1e-12)
+    assert robustness_area(problem, M, q, norm) == pytest.approx(area, abs=1e-10)
+    assert robustness_area(problem, -M, q, norm) == pytest.approx(area, abs=1e-10)
+
+
+@pytest.mark.parametrize("norm", [1, 0.5, "two", None, True, math.nan])
+def test_norms_that_are_none_are_refused(norm):
+    with pytest.raises(InputError, match='norm must be 2, "inf" or a number p > 1'):
+        adversarial_accuracy(Problem(), 1.0, 2.0, 0.1, norm)
 
 
 def test_attacks_of_many_strengths_and_of_none():

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import erf
 
 from fermibose.theory import Overlaps, Problem
-from fermibose.theory.replica import SaddlePoint, free_energy, label_stiffness, update
+from fermibose.theory.replica import SaddlePoint, free_energy, update
 
 STATES = [
     (Problem(), Overlaps(1.0, 1.6, 6.0)),
@@ -80,10 +80,9 @@ def test_a_stationary_point_is_a_fixed_point():
 def test_stiffness_is_the_slope_of_the_update_of_m():
     problem, state, h = *STATES[0], 1e-4
     saddle = SaddlePoint(problem, coarseness=0.6)
-    average, _ = saddle.evaluate(state)
     up, down = (saddle.evaluate(Overlaps(state.M + s, state.Q, state.chi))[1].M for s in (h, -h))
     slope = -state.chi * (up - down) / (2 * h)
-    assert label_stiffness(problem, state, average) == pytest.approx(1 - slope, abs=1e-5)
+    assert saddle.label_stiffness(state) == pytest.approx(1 - slope, abs=1e-5)
 
 
 @pytest.mark.parametrize(("problem", "state"), [STATES[0], STATES[2], STATES[5]])

@@ -182,7 +182,7 @@ def test_stability_is_the_curvature_of_f(problem):
         def f(x, s=s, saddle=saddle, unit=unit):
             M, q, chi = np.array([s.M, s.q, s.chi]) + x * unit
             state = Overlaps(float(M), float(q - chi / problem.beta), float(chi))
-            return free_energy(problem, state, saddle.on_lattice(state)[0])
+            return free_energy(problem, state, saddle.on_nodes(state)[0])
 
         e = np.eye(3)
         second = np.array([

@@ -8,8 +8,8 @@ import pytest
 
 from fermibose.errors import InputError
 from fermibose.theory import Overlaps, Problem, critical_point, solve
-from fermibose.theory.lattice import make_lattice
-from fermibose.theory.replica import PairMeasure, SaddlePoint, at_eigenvalue, averages
+from fermibose.theory.disjoint import PairMeasure, averages, make_lattice
+from fermibose.theory.replica import SaddlePoint, at_eigenvalue
 from fermibose.theory.replica import free_energy as symmetric_energy
 from fermibose.theory.rsb import Clusters, cluster_averages, free_energy
 
@@ -95,10 +95,8 @@ def test_critical_points_that_are_not_there():
 def growth(problem):
     """What AT gains per unit of β near T = 0, from the jumps of the zero-temperature force."""
     s = solve(problem)
-    saddle = SaddlePoint(problem)
-    saddle.evaluate(s.overlaps)
-    mean = saddle.measure(s.overlaps).mean(saddle.response(s.overlaps).growth)
-    return problem.alpha * problem.delta**4 * s.chi**2 * mean
+    ensemble, state = SaddlePoint(problem).at(s.overlaps)
+    return problem.alpha * problem.delta**4 * s.chi**2 * ensemble.growth(state)
 
 
 @pytest.mark.parametrize(

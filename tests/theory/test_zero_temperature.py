@@ -118,8 +118,8 @@ def test_narrow_fields_have_nodes_only_where_they_are():
     """Δ = 0.01: some thousand nodes instead of half a million; M as at a neighbour's Δ → 0."""
     saddle, s = SaddlePoint(Problem(beta=math.inf, delta=0.01)), None
     s = solve(saddle.problem)
-    saddle.evaluate(s.overlaps)
-    assert saddle.lattice.r.nodes.size * saddle.lattice.t.nodes.size < 40_000
+    lattice = saddle.at(s.overlaps)[0].lattice
+    assert lattice.r.nodes.size * lattice.t.nodes.size < 40_000
     wider = solve(Problem(beta=math.inf, delta=0.02))
     limit = s.M + (s.M - wider.M) / 3  # in powers of Δ²
     assert pytest.approx(solve(Problem(beta=math.inf, delta=0.005)).M, abs=2e-6) == (

@@ -28,8 +28,8 @@ _ROWS = (
     ("training energy of a pair", "training_energy", ".6f"),
     ("test loss ε_g", "generalization_loss", ".6f"),
     ("test accuracy", "accuracy", ".2%"),
-    ("accuracy under ℓ₂ attack, ε = 0.5", "attacked", ".2%"),
-    ("area under attack, ε from 0 to 1", "adversarial_area", ".4f"),
+    ("accuracy under {norm} attack, ε = 0.5", "attacked", ".2%"),
+    ("area under {norm} attack, ε from 0 to 1", "area", ".4f"),
     ("fermion distance D_F²", "fermion_distance", ".4f"),
     ("boson distance D_B²", "boson_distance", ".4f"),
     ("AT eigenvalue", "at_eigenvalue", ".4f"),
@@ -49,6 +49,9 @@ def theory(
     quantity: Annotated[
         str | None, typer.Option(help="What a phase diagram shows (default: accuracy).")
     ] = None,
+    norm: Annotated[
+        str, typer.Option(help="Of the attack in the table: 2, inf, or any p > 1.")
+    ] = "2",
     workers: Annotated[int | None, typer.Option(help="Processes; default: every core.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for CSV and figure.")] = Path("theory"),
 ) -> None:
@@ -65,8 +68,10 @@ def theory(
     if sweep is None:
         if against is not None:
             raise InputError("--against needs --sweep: give both axes of the phase diagram")
-        _print_point(solve(problem))
+        _print_point(solve(problem), _norm(norm))
         return
+    if norm != "2":
+        raise InputError("--norm is for the table of one point: leave it out with --sweep")
     check_folder(output)
     if against is None:
         stem = output / f"curve_{sweep[0]}"
@@ -120,15 +125,27 @@ def _values(axis: Axis) -> list[float]:
     return [start + i * step for i in range(points)]
 
 
-def _print_point(solution: "Solution") -> None:
+def _norm(text: str) -> float | str:
+    """The norm of an attack as written on the command line."""
+    try:
+        return "inf" if text == "inf" else float(text)
+    except ValueError:
+        raise InputError(f"--norm must be 2, inf or a number above 1, got {text!r}") from None
+
+
+def _print_point(solution: "Solution", norm: float | str) -> None:
     """The solution as a table, with a warning where replica symmetry is unstable."""
     table = Table(title="Replica-symmetric solution", title_justify="left", show_header=False)
+    under_attack = {
+        "attacked": solution.adversarial_accuracy(0.5, norm),
+        "area": solution.robustness_area(norm),
+    }
+    called = "ℓ" + {"inf": "∞", 2.0: "₂"}.get(norm, f"_{norm}")
     for label, name, form in _ROWS:
-        value = (
-            solution.adversarial_accuracy(0.5) if name == "attacked" else getattr(solution, name)
-        )
+        value = under_attack[name] if name in under_attack else getattr(solution, name)
         infinite = "∞" if value > 0 else "−∞"
-        table.add_row(label, infinite if math.isinf(value) else format(value, form))
+        shown = infinite if math.isinf(value) else format(value, form)
+        table.add_row(label.format(norm=called), shown)
     console.print(table)
     if not solution.rs_stable:
         console.print(

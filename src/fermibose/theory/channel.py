@@ -82,6 +82,13 @@ class Axis:
         weights[:5] *= _GREGORY
         return cls(nodes, weights, True, kinked=True)
 
+    def unfolded(self) -> "Axis":
+        """The same nodes on both sides of 0."""
+        nodes = np.concatenate([-self.nodes[:0:-1], self.nodes])
+        half = self.weights / 2
+        weights = np.concatenate([half[:0:-1], self.weights[:1], half[1:]])
+        return Axis(nodes, weights, folded=False)
+
     def thinned(self) -> "Axis":
         """Every second node, with the weights of the same rule."""
         weights = 2 * self.weights[::2]

@@ -26,7 +26,6 @@ from fermibose.theory.replica import (
     free_energy,
     resolved_at,
     solution_of,
-    squared_norm,
     to_overlaps,
 )
 from fermibose.theory.solution import Conjugates, Overlaps, Solution, accuracy
@@ -131,8 +130,7 @@ class Sensitivity:
         own: whether its lattice was made for x. The move of χ comes last: for the others the
         channel need not be evaluated again.
         """
-        assert saddle.lattice is not None
-        lattice, moves = saddle.lattice, _MOVE * saddle.unit(x)
+        nodes, moves = saddle.nodes, _MOVE * saddle.unit(x)
         free = np.array([x[0] != 0, x[1] != 0, True])  # M = 0 and Q = 0 are exact
         slope, slopes = np.zeros((x.size, x.size)), np.zeros_like(x)
         for i in np.flatnonzero(free):
@@ -140,7 +138,7 @@ class Sensitivity:
             moved[i] += moves[i]
             slope[:, i] = (saddle(moved)[0] - moved - view.change) / moves[i]
             slopes[i] = (saddle.energy(to_overlaps(moved)) - view.energy) / moves[i]
-        if saddle.lattice is not lattice and not own:  # x was where it ends
+        if saddle.nodes is not nodes and not own:  # x was where they end
             fresh = saddle.afresh()
             return cls.of(fresh, x, View.of(fresh, x), own=True)
         inverse = np.zeros_like(slope)
@@ -207,7 +205,8 @@ def _at_error(
     """What an error of the state does to AT; ends: where it moves along M, Q and χ."""
     if not 0 < at < math.inf:
         return 0.0
-    norm = squared_norm(saddle.response(overlaps))
-    unit = at / saddle.measure(overlaps).mean(norm)
-    by_field = sum(abs(unit * saddle.measure(end).mean(norm) - at) for end in ends[:2])
+    ensemble, state = saddle.at(overlaps)
+    unit = at / ensemble.curvature(state)
+    moved = [ensemble.curvature(state, field=saddle.resolved(end)) for end in ends[:2]]
+    by_field = sum(abs(unit * curvature - at) for curvature in moved)
     return by_field + _RESPONSE * at * abs(math.log(ends[2].chi / overlaps.chi))

@@ -22,14 +22,15 @@ everywhere; what adds less than ``_GROWTH``·β to AT counts as none.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from fermibose.errors import InputError
-from fermibose.theory.channel import SQRT2, Axis, Channel, Response
+from fermibose.theory.disjoint import Averages, Disjoint
+from fermibose.theory.exhaustive import Exhaustive
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
-from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution, Stability
 
@@ -44,62 +45,6 @@ _NARROW = 0.1  # Q/q below which they leave the lattice of the state
 _GROWTH = 1e-6  # 0.001 at β = 1000, about the coldest that the equations of finite β are solved for
 _AT_TOLERANCE = 0.02  # relative error of AT with which it is left
 _FINENESS = (2.0, 4.0, 8.0, 16.0)  # of grids to try beyond the solution's
-
-
-@dataclass(frozen=True)
-class Averages:
-    """Averages over pairs and over the field ω."""
-
-    F: float  # E F
-    force: float  # E[y·∇F]
-    force2: float  # E|∇F|²
-    slope: float  # E[v·∇F]
-    stiffness: float  # E[y·∇²F y]: how fast the force along the labels grows with m M
-
-
-class PairMeasure:
-    """The law of ω on the grid: mean y m M, width Δ√Q, boson pairs with weight ρ."""
-
-    def __init__(self, problem: Problem, r: Axis, t: Axis, *, M: float, Q: float) -> None:
-        mean, width = SQRT2 * problem.m * M, problem.delta * math.sqrt(Q)
-        self.width = width
-        self._kinds = np.array([problem.bosons, 1 - problem.bosons])
-        # A boson pair has its mean along t and a fermion pair along r.
-        self._r = [r.gaussian(0.0, width), r.gaussian(mean, width)]
-        self._t = self._r[::-1] if t is r else [t.gaussian(mean, width), t.gaussian(0.0, width)]
-
-    def mean(self, g: Array) -> float:
-        """E g of a function even in r, g of shape (2, r, t)."""
-        return self._sum([r[0] @ x @ t[0] for r, t, x in zip(self._r, self._t, g, strict=True)])
-
-    def along_labels(self, g_r: Array, g_t: Array) -> float:
-        """E[y₁g₁ + y₂g₂] of a vector field: √2 y g_t for bosons, √2 y g_r for fermions."""
-        boson = self._r[0][0] @ g_t[0] @ self._t[0][1]
-        return SQRT2 * self._sum([boson, self._r[1][1] @ g_r[1] @ self._t[1][0]])
-
-    def along_noise(self, g_r: Array, g_t: Array) -> tuple[float, float]:
-        """E[v·g] of a vector field, and its part along the labels, E[(y·v)(y·g)]."""
-        r_part = [r[2] @ g @ t[0] for r, t, g in zip(self._r, self._t, g_r, strict=True)]
-        t_part = [r[0] @ g @ t[2] for r, t, g in zip(self._r, self._t, g_t, strict=True)]
-        total = self._sum(r_part) + self._sum(t_part)
-        return total, 2 * self._sum([t_part[0], r_part[1]])
-
-    def _sum(self, kinds: list[float]) -> float:
-        return float(self._kinds @ np.array(kinds))
-
-
-def averages(channel: Channel, measure: PairMeasure, *, c: float) -> Averages:
-    """Everything the saddle-point equations need, at stiffness c = Δ²χ."""
-    pair = channel.effective(c)
-    F, g_r, g_t, force2 = pair.weighted
-    slope, label_slope = measure.along_noise(g_r, g_t)
-    return Averages(
-        F=measure.mean(F),
-        force=measure.along_labels(g_r, g_t),
-        force2=measure.mean(force2),
-        slope=slope,
-        stiffness=label_slope / measure.width,
-    )
 
 
 def conjugates(problem: Problem, overlaps: Overlaps, average: Averages) -> Conjugates:
@@ -150,21 +95,54 @@ def distance(problem: Problem, a: Overlaps, b: Overlaps) -> float:
     return max(abs(a.M - b.M) / math.sqrt(q), overlap / q, abs(a.chi - b.chi) / b.chi)
 
 
+class Ensemble(Protocol):
+    """What the equations need of the training data, on nodes that are good for some states."""
+
+    @property
+    def resolves(self) -> bool:
+        """Whether nodes are close enough for φ, and for the Gaussians around them."""
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many nodes as there may be."""
+
+    def covers(self, state: Overlaps) -> bool:
+        """Whether the nodes are good for a state."""
+
+    def averages(self, state: Overlaps) -> Averages:
+        """All that the equations need."""
+
+    def stiffness(self, state: Overlaps) -> float:
+        """How fast the force along the labels grows with m M, all that follows it included."""
+
+    def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
+        """E‖∇²F‖² at the response of one state, and the field of that or of another one."""
+
+    def thin_curvature(self, state: Overlaps) -> float:
+        """The same on every second node."""
+
+    def growth(self, state: Overlaps) -> float:
+        """lim E‖∇²F‖²/β for β → ∞; 0 at finite temperature."""
+
+    def lost(self, state: Overlaps) -> float:
+        """The weight of the fields at which floating point has lost Z."""
+
+    def energy(self, state: Overlaps) -> float:
+        """Mean H of a training pair."""
+
+
 class SaddlePoint:
-    """One iteration of the saddle-point equations; the lattice stays while it covers the state."""
+    """One iteration of the saddle-point equations; nodes stay while they cover the state."""
 
     def __init__(self, problem: Problem, *, coarseness: float = 1.0, fineness: float = 1.0) -> None:
         self.problem = problem
         self._grid = {"coarseness": coarseness, "fineness": fineness}
         self._odd = problem.odd
-        self.lattice: Lattice | None = None
+        self.nodes: Ensemble | None = None  # the present ones
         self._last: tuple[Overlaps, Averages, Conjugates] | None = None
-        self._measure: tuple[tuple[float, float], PairMeasure] | None = None
-        self._response: tuple[Overlaps, Response] | None = None
-        self._energy: tuple[float, Array] | None = None
 
     def afresh(self) -> "SaddlePoint":
-        """The same equations on a lattice still to be made."""
+        """The same equations on nodes still to be chosen."""
         return SaddlePoint(self.problem, **self._grid)
 
     def __call__(self, x: Array) -> tuple[Array, float]:
@@ -184,8 +162,8 @@ class SaddlePoint:
             # Q = 0 is exact. Linear through it, so that a Q that dies out is found at once.
             new[1] *= x[1] / to_vector(self.resolved(overlaps))[1]
         plain = to_overlaps(new)
-        new[0] = x[0] + (new[0] - x[0]) / max(1.0, label_stiffness(problem, overlaps, average))
-        return new, distance(problem, plain, overlaps)
+        new[0] = x[0] + (new[0] - x[0]) / max(1.0, self._stiffness(overlaps, average.stiffness))
+        return new, max(distance(problem, plain, overlaps), average.residual)
 
     def unit(self, x: Array) -> Array:
         """Lengths of coordinates that count as 1: the weights' own size for M and √(Q − M²)."""
@@ -203,52 +181,43 @@ class SaddlePoint:
         return replace(overlaps, Q=max(overlaps.Q, overlaps.M**2 + least))
 
     def evaluate(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
-        """Averages and conjugates of a state, on a new lattice if the old one does not cover it."""
-        problem = self.problem
-        if self._last is not None and self._last[0] == overlaps:
-            return self._last[1:]
-        state = self.resolved(overlaps)
-        if self.lattice is None or not self.lattice.covers(problem, state):
-            self.lattice = make_lattice(problem, state, **self._grid)
-            self._measure = self._response = self._energy = None  # they were on other nodes
-        self._last = (overlaps, *self.on_lattice(state))
+        """Averages and conjugates of a state, on new nodes if the old ones do not cover it."""
+        if self._last is None or self._last[0] != overlaps:
+            state = self.resolved(overlaps)
+            if self.nodes is None or not self.nodes.covers(state):
+                self.nodes = ensemble(self.problem, state, **self._grid)
+            self._last = (overlaps, *self.on_nodes(state))
         return self._last[1:]
 
-    def on_lattice(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
-        """The same on the present lattice, whether or not that covers the state."""
-        problem, measure = self.problem, self.measure(overlaps)
-        assert self.lattice is not None
-        average = averages(self.lattice.channel, measure, c=problem.delta**2 * overlaps.chi)
-        return average, conjugates(problem, self.resolved(overlaps), average)
+    def on_nodes(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
+        """The same on the present nodes, whether or not they cover the state."""
+        assert self.nodes is not None
+        state = self.resolved(overlaps)
+        average = self.nodes.averages(state)
+        return average, conjugates(self.problem, state, average)
 
-    def measure(self, overlaps: Overlaps) -> PairMeasure:
-        """The law of the field on the present lattice."""
-        assert self.lattice is not None
-        M, Q = overlaps.M, self.resolved(overlaps).Q
-        if self._measure is None or self._measure[0] != (M, Q):
-            measure = PairMeasure(self.problem, self.lattice.r, self.lattice.t, M=M, Q=Q)
-            self._measure = ((M, Q), measure)
-        return self._measure[1]
-
-    def response(self, overlaps: Overlaps) -> Response:
-        """∇²F at a state, on the lattice of its evaluation."""
+    def at(self, overlaps: Overlaps) -> tuple[Ensemble, Overlaps]:
+        """The ensemble on the nodes of a state's evaluation, and the state as these resolve it."""
         self.evaluate(overlaps)
-        assert self.lattice is not None
-        if self._response is None or self._response[0] != overlaps:
-            response = self.lattice.channel.response(self.problem.delta**2 * overlaps.chi)
-            self._response = (overlaps, response)
-        return self._response[1]
+        assert self.nodes is not None
+        return self.nodes, self.resolved(overlaps)
 
     def lost(self, overlaps: Overlaps) -> float:
         """The weight of the fields of a state at which floating point has lost Z."""
-        self.evaluate(overlaps)
-        assert self.lattice is not None
-        lost = self.lattice.channel.lost(self.problem.delta**2 * overlaps.chi)
-        return 0.0 if lost is None else self.measure(overlaps).mean(lost)
+        ensemble, state = self.at(overlaps)
+        return ensemble.lost(state)
 
     def too_cold(self, overlaps: Overlaps, *, margin: float = 1.0) -> bool:
         """Whether that is more than ``margin`` times what may be lost."""
         return self.lost(overlaps) > margin * _LOST
+
+    def label_stiffness(self, overlaps: Overlaps) -> float:
+        """1 + χαm² E[y·∇²F y]: 1 minus the slope of the plain update of M."""
+        ensemble, state = self.at(overlaps)
+        return self._stiffness(overlaps, ensemble.stiffness(state))
+
+    def _stiffness(self, overlaps: Overlaps, stiffness: float) -> float:
+        return 1 + overlaps.chi * self.problem.load * self.problem.m**2 * stiffness
 
     def candidate(self, overlaps: Overlaps) -> Candidate:
         """A state with its free energy and its stability."""
@@ -257,18 +226,20 @@ class SaddlePoint:
             overlaps,
             overlaps.q(problem.beta),
             free_energy(problem, overlaps, average),
-            label_stiffness(problem, overlaps, average),
+            self.label_stiffness(overlaps),
             stability_of(self, overlaps),
         )
 
     def energy(self, overlaps: Overlaps) -> float:
         """Mean H of a training pair in a state."""
-        self.evaluate(overlaps)
-        assert self.lattice is not None
-        c = self.problem.delta**2 * overlaps.chi
-        if self._energy is None or self._energy[0] != c:
-            self._energy = (c, self.lattice.channel.energy(c))
-        return self.measure(overlaps).mean(self._energy[1])
+        ensemble, state = self.at(overlaps)
+        return ensemble.energy(state)
+
+
+def ensemble(problem: Problem, state: Overlaps, *, coarseness: float, fineness: float) -> Ensemble:
+    """The training data of a problem on nodes for a state."""
+    kind = Disjoint if problem.pairing == "disjoint" else Exhaustive
+    return kind(problem, state, coarseness=coarseness, fineness=fineness)
 
 
 class TemperatureError(ConvergenceError, InputError):
@@ -291,11 +262,6 @@ def update(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Overl
     return Overlaps(M, M**2 - chi**2 * conjugate.Q, chi)
 
 
-def label_stiffness(problem: Problem, overlaps: Overlaps, average: Averages) -> float:
-    """1 + χαm² E[y·∇²F y]: 1 minus the slope of the plain update of M."""
-    return 1 + overlaps.chi * problem.load * problem.m**2 * average.stiffness
-
-
 def gradient(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Array:
     """∂f/∂M, ∂f/∂Q at fixed χ, and ∂f/∂χ at fixed q, M: all 0 at a saddle point."""
     chi = overlaps.chi
@@ -312,8 +278,7 @@ def stability_of(saddle: SaddlePoint, overlaps: Overlaps) -> Stability:
     At M = 0 nothing couples to M, and f'' along it is the label stiffness over χ.
     """
     problem, beta = saddle.problem, saddle.problem.beta
-    average, _ = saddle.evaluate(overlaps)
-    overlaps = saddle.resolved(overlaps)
+    _, overlaps = saddle.at(overlaps)
     q, chi = overlaps.q(beta), overlaps.chi
     here = np.array([overlaps.M, overlaps.Q, chi])
     moves = np.diag([math.sqrt(q), q, chi]) * _PROBE
@@ -321,14 +286,14 @@ def stability_of(saddle: SaddlePoint, overlaps: Overlaps) -> Stability:
 
     def slope(x: Array, *, wider: bool = False) -> Array:
         state = Overlaps(*(float(v) for v in x))
-        at = saddle.afresh().evaluate(state) if wider else saddle.on_lattice(state)
+        at = saddle.afresh().evaluate(state) if wider else saddle.on_nodes(state)
         return gradient(problem, state, at[1])
 
     base = slope(here)
     f = np.zeros((3, 3))
     for i in range(3):
         if i == 0 and overlaps.M == 0:
-            f[0, 0] = label_stiffness(problem, overlaps, average) / chi
+            f[0, 0] = saddle.label_stiffness(overlaps) / chi
         else:
             moved = slope(here + moves[i], wider=narrow and i < 2)
             f[i] = (moved - base) / moves[i, i]
@@ -343,28 +308,17 @@ def stability_of(saddle: SaddlePoint, overlaps: Overlaps) -> Stability:
 
 
 def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
-    """AT of a state on a saddle point's lattice, and what it changes on every second node.
+    """AT of a state on a saddle point's nodes, and what it changes on every second node.
 
     The change is far above the error of a rule that converges as fast as this one. AT is infinite
     where it grows with β.
     """
-    problem = saddle.problem
-    response, measure = saddle.response(overlaps), saddle.measure(overlaps)
+    problem, (ensemble, state) = saddle.problem, saddle.at(overlaps)
     scale = problem.load * problem.delta**4 * overlaps.chi**2
-    if response.growth is not None and scale * measure.mean(response.growth) > _GROWTH:
+    if scale * ensemble.growth(state) > _GROWTH:
         return math.inf, 0.0
-    assert saddle.lattice is not None
-    r, t = saddle.lattice.r.thinned(), saddle.lattice.t.thinned()
-    thin = PairMeasure(problem, r, t, M=overlaps.M, Q=saddle.resolved(overlaps).Q)
-    norm = squared_norm(response)
-    at = scale * measure.mean(norm)
-    return at, abs(at - scale * thin.mean(norm[:, ::2, ::2]))
-
-
-def squared_norm(curvature: Response) -> Array:
-    """‖∇²F‖² (Frobenius), which does not change when the plane is turned."""
-    norm: Array = curvature.rr**2 + 2 * curvature.rt**2 + curvature.tt**2
-    return norm
+    at = scale * ensemble.curvature(state)
+    return at, abs(at - scale * ensemble.thin_curvature(state))
 
 
 def resolved_at(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
@@ -375,8 +329,7 @@ def resolved_at(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
     """
     at, error = at_eigenvalue(saddle, overlaps)
     for fineness in () if saddle.problem.zero_temperature else _FINENESS:
-        assert saddle.lattice is not None
-        if error <= _AT_TOLERANCE * at or saddle.lattice.full:
+        if error <= _AT_TOLERANCE * at or saddle.at(overlaps)[0].full:
             break
         saddle = SaddlePoint(saddle.problem, fineness=fineness)
         at, error = at_eigenvalue(saddle, overlaps)
@@ -402,7 +355,7 @@ def solution_of(
         training_energy=saddle.energy(overlaps),
         mean_field_energy=average.F,
         at_eigenvalue=at,
-        label_stiffness=label_stiffness(problem, overlaps, average),
+        label_stiffness=saddle.label_stiffness(overlaps),
         stability=stability_of(saddle, overlaps),
         residual=point.residual,
         iterations=point.iterations,

@@ -38,10 +38,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fermibose.theory.channel import SQRT2, Axis, GaussianChannel, Response
+from fermibose.theory.disjoint import Averages, Lattice, PairMeasure, averages, make_lattice
 from fermibose.theory.fixed_point import ConvergenceError
-from fermibose.theory.lattice import Lattice, make_lattice
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.replica import Averages, PairMeasure, averages, conjugates
+from fermibose.theory.replica import conjugates
 from fermibose.theory.solution import Conjugates, Overlaps
 
 _SPREAD = 1.35  # steps in the spread inside a cluster: Gaussian averages are good to 1e-12

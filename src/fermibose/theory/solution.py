@@ -5,15 +5,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
+from scipy.special import gamma, hyp1f1, ndtr
 
+from fermibose.checks import is_number
 from fermibose.errors import InputError
 from fermibose.theory.channel import SQRT2, Axis, pair_values
 from fermibose.theory.problem import Array, Problem
+
+Norm: TypeAlias = float | str  # 2, "inf", or any p > 1
 
 QUANTITIES = (
     "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
@@ -98,11 +101,16 @@ class Predictions(ABC):
 
     A new pattern of class y has pre-activation z = y m M + Δ√q u, u ~ N(0, 1). With κ = m|M|/√q,
 
-    .. math:: \mathrm{acc} = Φ(κ/Δ), \qquad \mathrm{acc}(ε) = Φ((κ-ε)/Δ)
+    .. math:: \mathrm{acc} = Φ(κ/Δ), \qquad \mathrm{acc}(ε) = Φ\Bigl(\frac{κ - εΛ/\sqrt q}{Δ}\Bigr)
 
-    for an ℓ₂ attack of strength ε (scaled so that it moves w·x by an amount of order one): the
-    gradient of the loss is along w, and the attack moves z by −yε√q whatever the increasing
-    activation.
+    under an ℓ_p attack \|δx\|_p <= ε N^{1/p − 1}: components of typical size ε/N, so that ε = m
+    cancels the class mean. Whatever the increasing activation, the worst it can do is to move z
+    by −yεΛ, with 1/p + 1/p* = 1 and
+
+    .. math:: Λ = \bigl(E|w|^{p^*}\bigr)^{1/p^*}, \qquad w \sim N(M, q - M^2) .
+
+    That is the law of a weight in every phase: turning the inputs around the class direction
+    changes nothing, so all that is not along it is spread evenly. ℓ₂ has Λ = √q, ℓ∞ has Λ = E|w|.
     """
 
     problem: Problem
@@ -138,17 +146,24 @@ class Predictions(ABC):
         return distances(self.problem, self.M, self.q)[0]
 
     @overload
-    def adversarial_accuracy(self, eps: float) -> float: ...
+    def adversarial_accuracy(self, eps: float, norm: Norm = 2) -> float: ...
     @overload
-    def adversarial_accuracy(self, eps: Sequence[float] | Array) -> Array: ...
-    def adversarial_accuracy(self, eps: ArrayLike) -> float | Array:
-        """Accuracy under an ℓ₂ attack of strength eps >= 0: of one, or of an array of them."""
-        return adversarial_accuracy(self.problem, self.M, self.q, eps)
+    def adversarial_accuracy(self, eps: Sequence[float] | Array, norm: Norm = 2) -> Array: ...
+    def adversarial_accuracy(self, eps: ArrayLike, norm: Norm = 2) -> float | Array:
+        """Accuracy under an attack of strength eps >= 0: of one, or of an array of them.
+
+        norm: 2, "inf", or any p > 1.
+        """
+        return adversarial_accuracy(self.problem, self.M, self.q, eps, norm)
 
     @property
     def adversarial_area(self) -> float:
-        """Area under the accuracy-ε curve for ε from 0 to 1."""
-        return adversarial_area(self.problem, self.M, self.q)
+        """Area under the accuracy-ε curve of ℓ₂ attacks for ε from 0 to 1."""
+        return self.robustness_area()
+
+    def robustness_area(self, norm: Norm = 2) -> float:
+        """The same under attacks of any norm: 2, "inf", or any p > 1."""
+        return robustness_area(self.problem, self.M, self.q, norm)
 
 
 @dataclass(frozen=True)
@@ -257,26 +272,50 @@ def accuracy(problem: Problem, M: float, q: float) -> float:
     return float(ndtr(_kappa(problem, M, q) / problem.delta))
 
 
-def adversarial_accuracy(problem: Problem, M: float, q: float, eps: ArrayLike) -> float | Array:
-    """The same under an ℓ₂ attack of strength eps, or of each strength of an array."""
+def adversarial_accuracy(
+    problem: Problem, M: float, q: float, eps: ArrayLike, norm: Norm = 2
+) -> float | Array:
+    """The same under an attack of strength eps, or of each strength of an array."""
     try:
         strength = np.asarray(eps, dtype=float)
     except (TypeError, ValueError):
         strength = np.array(np.nan)
     if not np.all(strength >= 0):
         raise InputError(f"the strength eps of an attack must be a number >= 0, got {eps!r}")
-    attacked: Array = ndtr((_kappa(problem, M, q) - strength) / problem.delta)
+    reach = _lever(M, q, norm)
+    attacked: Array = ndtr((_kappa(problem, M, q) - strength * reach) / problem.delta)
     return attacked if strength.ndim else float(attacked)
 
 
-def adversarial_area(problem: Problem, M: float, q: float) -> float:
-    r"""∫₀¹ acc(ε) dε = Δ[g(κ/Δ) − g((κ−1)/Δ)] with g(x) = xΦ(x) + e^{−x²/2}/√(2π)."""
+def robustness_area(problem: Problem, M: float, q: float, norm: Norm = 2) -> float:
+    r"""∫₀¹ acc(ε) dε = (Δ/l)[g(κ/Δ) − g((κ−l)/Δ)], l = Λ/√q, g(x) = xΦ(x) + e^{−x²/2}/√(2π)."""
 
     def g(x: float) -> float:
         return x * float(ndtr(x)) + math.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
 
-    kappa, delta = _kappa(problem, M, q), problem.delta
-    return delta * (g(kappa / delta) - g((kappa - 1) / delta))
+    kappa, delta, reach = _kappa(problem, M, q), problem.delta, _lever(M, q, norm)
+    return delta / reach * (g(kappa / delta) - g((kappa - reach) / delta))
+
+
+def _lever(M: float, q: float, norm: Any) -> float:
+    """Λ/√q: how far attacks of a norm reach, in units of ℓ₂ ones; no weights are like small ones.
+
+    E|w|^s = (2v)^{s/2} Γ((1+s)/2)/√π · ₁F₁(−s/2; 1/2; −M²/2v) with v = q − M².
+    """
+    p = math.inf if norm == "inf" else norm
+    if p != math.inf and not (is_number(p) and p > 1):
+        raise InputError(
+            f'norm must be 2, "inf" or a number p > 1, got {norm!r}'
+            + (": ℓ₁ attacks gather on the largest weight, which grows with N" * (p == 1))
+        )
+    dual = 1.0 if p == math.inf else float(p) / (float(p) - 1)
+    mean = abs(M) / math.sqrt(q) if q else 0.0
+    variance = 1 - mean**2
+    if variance <= 0:
+        return 1.0
+    moment = hyp1f1(-dual / 2, 0.5, -(mean**2) / (2 * variance))
+    moment *= (2 * variance) ** (dual / 2) * gamma((1 + dual) / 2) / math.sqrt(math.pi)
+    return float(moment ** (1 / dual))
 
 
 def distances(problem: Problem, M: float, q: float) -> tuple[float, float]:

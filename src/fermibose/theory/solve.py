@@ -251,8 +251,7 @@ def _refine(
     second, history = SaddlePoint(problem, coarseness=_SECOND), history.elsewhere()
     if second.too_cold(overlaps, margin=_SURE):
         raise cold(problem, overlaps)  # as it would be at the end, after hundreds of iterations
-    assert second.lattice is not None
-    if not second.lattice.resolves:
+    if not second.at(overlaps)[0].resolves:
         raise _unresolved(problem, overlaps)
     rough = iterate(
         second,

@@ -1,13 +1,23 @@
-"""Which nodes a state needs: axes and channel chosen from the widths of its two Gaussians."""
+"""Disjoint pairs: the nodes that a state needs, and averages over pairs and field on them.
+
+Axes and channel are chosen from the widths of the two Gaussians of a state.
+"""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from fermibose.theory.channel import SQRT2, Axis, Channel, GaussianChannel, kept_table
+from fermibose.theory.channel import (
+    SQRT2,
+    Axis,
+    Channel,
+    GaussianChannel,
+    Response,
+    kept_table,
+)
 from fermibose.theory.moreau import MoreauChannel
-from fermibose.theory.problem import Problem
+from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Overlaps
 from fermibose.theory.spreading import spread_step, spread_table
 
@@ -147,3 +157,151 @@ def _contact(problem: Problem) -> float:
     d2 = (problem.phi(r / SQRT2) - problem.phi(-r / SQRT2)) ** 2
     free = (d2 >= problem.d_f + 0.3) | (d2 >= d2[-1] * (1 - 1e-4))
     return float(r[int(np.argmax(free))])
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Averages over pairs and over the field ω."""
+
+    F: float  # E F
+    force: float  # E[y·∇F]
+    force2: float  # E|∇F|²
+    slope: float  # E[v·∇F]
+    stiffness: float  # E[y·∇²F y]: how fast the force along the labels grows with m M
+    residual: float = 0.0  # of what had to be solved on the way
+
+
+class PairMeasure:
+    """The law of ω on the grid: mean y m M, width Δ√Q, boson pairs with weight ρ."""
+
+    def __init__(self, problem: Problem, r: Axis, t: Axis, *, M: float, Q: float) -> None:
+        mean, width = SQRT2 * problem.m * M, problem.delta * math.sqrt(Q)
+        self.width = width
+        self._kinds = np.array([problem.bosons, 1 - problem.bosons])
+        # A boson pair has its mean along t and a fermion pair along r.
+        self._r = [r.gaussian(0.0, width), r.gaussian(mean, width)]
+        self._t = self._r[::-1] if t is r else [t.gaussian(mean, width), t.gaussian(0.0, width)]
+
+    def mean(self, g: Array) -> float:
+        """E g of a function even in r, g of shape (2, r, t)."""
+        return self._sum([r[0] @ x @ t[0] for r, t, x in zip(self._r, self._t, g, strict=True)])
+
+    def along_labels(self, g_r: Array, g_t: Array) -> float:
+        """E[y₁g₁ + y₂g₂] of a vector field: √2 y g_t for bosons, √2 y g_r for fermions."""
+        boson = self._r[0][0] @ g_t[0] @ self._t[0][1]
+        return SQRT2 * self._sum([boson, self._r[1][1] @ g_r[1] @ self._t[1][0]])
+
+    def along_noise(self, g_r: Array, g_t: Array) -> tuple[float, float]:
+        """E[v·g] of a vector field, and its part along the labels, E[(y·v)(y·g)]."""
+        r_part = [r[2] @ g @ t[0] for r, t, g in zip(self._r, self._t, g_r, strict=True)]
+        t_part = [r[0] @ g @ t[2] for r, t, g in zip(self._r, self._t, g_t, strict=True)]
+        total = self._sum(r_part) + self._sum(t_part)
+        return total, 2 * self._sum([t_part[0], r_part[1]])
+
+    def _sum(self, kinds: list[float]) -> float:
+        return float(self._kinds @ np.array(kinds))
+
+
+def averages(channel: Channel, measure: PairMeasure, *, c: float) -> Averages:
+    """Everything the saddle-point equations need, at stiffness c = Δ²χ."""
+    pair = channel.effective(c)
+    F, g_r, g_t, force2 = pair.weighted
+    slope, label_slope = measure.along_noise(g_r, g_t)
+    return Averages(
+        F=measure.mean(F),
+        force=measure.along_labels(g_r, g_t),
+        force2=measure.mean(force2),
+        slope=slope,
+        stiffness=label_slope / measure.width,
+    )
+
+
+def squared_norm(curvature: Response) -> Array:
+    """‖∇²F‖² (Frobenius), which does not change when the plane is turned."""
+    norm: Array = curvature.rr**2 + 2 * curvature.rt**2 + curvature.tt**2
+    return norm
+
+
+class Disjoint:
+    """What the saddle-point equations need of disjoint pairs, on a lattice made for a state."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        state: Overlaps,
+        *,
+        coarseness: float = 1.0,
+        fineness: float = 1.0,
+    ) -> None:
+        self.problem = problem
+        self.lattice = make_lattice(problem, state, coarseness=coarseness, fineness=fineness)
+        self._measure: tuple[tuple[float, float], PairMeasure] | None = None
+        self._response: tuple[float, Response] | None = None
+        self._energy: tuple[float, Array] | None = None
+
+    @property
+    def resolves(self) -> bool:
+        """Whether nodes are close enough for φ, and for the Gaussians around them."""
+        return self.lattice.resolves
+
+    @property
+    def full(self) -> bool:
+        """Whether a finer lattice would be the same."""
+        return self.lattice.full
+
+    def covers(self, state: Overlaps) -> bool:
+        """Whether the lattice is good for a state."""
+        return self.lattice.covers(self.problem, state)
+
+    def averages(self, state: Overlaps) -> Averages:
+        """All that the equations need."""
+        return averages(self.lattice.channel, self.measure(state), c=self._c(state))
+
+    def stiffness(self, state: Overlaps) -> float:
+        """E[y·∇²F y]."""
+        return self.averages(state).stiffness
+
+    def measure(self, state: Overlaps) -> PairMeasure:
+        """The law of the field."""
+        key = (state.M, state.Q)
+        if self._measure is None or self._measure[0] != key:
+            r, t = self.lattice.r, self.lattice.t
+            self._measure = (key, PairMeasure(self.problem, r, t, M=state.M, Q=state.Q))
+        return self._measure[1]
+
+    def response(self, state: Overlaps) -> Response:
+        """∇²F."""
+        c = self._c(state)
+        if self._response is None or self._response[0] != c:
+            self._response = (c, self.lattice.channel.response(c))
+        return self._response[1]
+
+    def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
+        """E‖∇²F‖² at the response of one state, and the field of that or of another one."""
+        return self.measure(field or state).mean(squared_norm(self.response(state)))
+
+    def thin_curvature(self, state: Overlaps) -> float:
+        """The same on every second node."""
+        r, t = self.lattice.r.thinned(), self.lattice.t.thinned()
+        thin = PairMeasure(self.problem, r, t, M=state.M, Q=state.Q)
+        return thin.mean(squared_norm(self.response(state))[:, ::2, ::2])
+
+    def growth(self, state: Overlaps) -> float:
+        """lim E‖∇²F‖²/β for β → ∞; 0 at finite temperature."""
+        growth = self.response(state).growth
+        return 0.0 if growth is None else self.measure(state).mean(growth)
+
+    def lost(self, state: Overlaps) -> float:
+        """The weight of the fields at which floating point has lost Z."""
+        lost = self.lattice.channel.lost(self._c(state))
+        return 0.0 if lost is None else self.measure(state).mean(lost)
+
+    def energy(self, state: Overlaps) -> float:
+        """Mean H of a training pair."""
+        c = self._c(state)
+        if self._energy is None or self._energy[0] != c:
+            self._energy = (c, self.lattice.channel.energy(c))
+        return self.measure(state).mean(self._energy[1])
+
+    def _c(self, state: Overlaps) -> float:
+        return self.problem.delta**2 * state.chi

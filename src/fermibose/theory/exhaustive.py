@@ -1,0 +1,371 @@
+r"""All pairs of the training samples: each sample feels one potential, made by all the others.
+
+With n = γN samples and energy (1/n) Σ_{i<j} H_ij a sample meets O(N) others at weight O(1/N) each:
+what acts on it does not fluctuate. Samples of label a feel
+
+.. math:: h_a(z) = \sum_{a'} \int dz'\, ρ_{a'}(z')\, H_{aa'}(z, z'),
+
+with ρ_a the density of the pre-activations of samples of that label (∫ρ₊ + ∫ρ₋ = 1). The channel of
+a sample is one-dimensional, and its tilted density makes ρ in turn: with ω = y m M + Δ√Q v,
+
+.. math:: Z_a(ω) = \int dz\, N(z; ω, c/β)\, e^{-βh_a(z)}, \quad F = -\tfrac1β \ln Z, \quad
+          ρ_a(z) = E_ω\Bigl[\frac{N(z; ω, c/β)\, e^{-βh_a(z)}}{Z_a(ω)}\Bigr] .
+
+The equations of :mod:`fermibose.theory.replica` hold with α = γ/2 and a sample's averages counted
+twice, a pair having two members:
+
+.. math:: E[y·∇F] → 2E[yF'], \quad E|∇F|^2 → 2E[F'^2], \quad E[v·∇F] → 2E[vF'], \quad
+          E\,F → 2E\,F - \langle ρHρ\rangle .
+
+The last is stationary in ρ and h, and ⟨ρHρ⟩ is the mean energy of a pair. A label may be wrong:
+then samples of both clusters feel h_a.
+
+w → −w is a symmetry, which the potentials may break. They do where M > 0, and without a cluster
+mean (m = 0) where samples can be learnt by heart. At M = 0 otherwise the symmetric potentials are
+taken, so that M = 0 is a saddle point like that of disjoint pairs.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fermibose.theory.channel import Axis, gaussian_kernels
+from fermibose.theory.disjoint import Averages
+from fermibose.theory.fixed_point import FixedPoint, Step, Steps, iterate
+from fermibose.theory.problem import Array, Problem
+from fermibose.theory.solution import Overlaps
+
+_TAIL = (6.0, 5.4)  # widths of the field that a fine and a coarse grid cover
+_REACH = (6.0, 5.4)  # thermal widths that z reaches further than the field and its displacement
+_CORE = 2.5  # where φ changes, in units of 1/max φ′
+_SMOOTH = 0.1  # distance of nodes of the field around 0 where it is smooth, in the same units
+_LEAST_STEP = 0.004
+_COMPETING = 1.0  # −cF'' beyond which minima compete
+_FELT = 4.5  # widths of the field beyond which nothing has weight enough to need closer nodes
+_NOISE = 0.4  # distance of nodes of the field in units of its width, at most
+_ROOM = 1.15  # what a state's extent is multiplied by, so that it may grow
+_FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z
+_COARSE = 2.0  # coarseness of grids that only search
+_SETTLED = 1e-12  # change of the potentials in units of 1/β, at which they are consistent
+_SEARCHED = 1e-4  # the same while searching, in units of the change at first
+_TRIES = 300
+_CLOSE = 1.0  # change, in the same units, from which on steps are accelerated
+_DAMPING = 0.5  # undamped, potentials of cold samples overshoot
+_MEMORY = 8  # iterations that acceleration remembers
+_LIFT = 600.0  # added to the exponents −βh: most of the range of floating point is above 1
+_LEAST = -690.0  # exponents below this count as −∞
+_TINY = 1e-290  # Z below this has left the range of floating point
+_MOVE = 1e-4  # of M in units of √q, for the slope of the force
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples of one cluster with one label."""
+
+    share: float  # of all samples
+    y: int  # ±1, the cluster
+    label: int  # 0 for +, 1 for −: the potential they feel
+
+
+def groups(problem: Problem) -> list[Group]:
+    """The samples of a problem: of both clusters, rightly and wrongly labelled."""
+    wrong, clusters = problem.mislabelled, ((1, problem.balance), (-1, 1 - problem.balance))
+    right = [Group(share * (1 - wrong), y, (1 - y) // 2) for y, share in clusters]
+    return right + [Group(share * wrong, y, (1 + y) // 2) for y, share in clusters if wrong]
+
+
+@dataclass(frozen=True)
+class Field:
+    """Nodes of the noise v, and the field ω = mM + Δ√Q v of the cluster y = 1 at each.
+
+    The cluster y = −1 is looked at in a mirror, z → −z: it has the same field there.
+    """
+
+    v: Array
+    weight: Array  # Σ weight·g = E g
+    axis: Axis  # with nodes ω
+    width: float  # Δ√Q
+
+    @classmethod
+    def of(cls, problem: Problem, state: Overlaps, *, finest: float, tail: float) -> "Field":
+        """Nodes of a state, closest to each other around ω = 0, where minima compete."""
+        mean, width = problem.m * state.M, problem.delta * math.sqrt(state.Q)
+        step = _NOISE * _TAIL[0] / tail
+        near = min(step, finest / width)
+        middle = -mean / width if near < step else 0.0
+        noise = _both_sides(
+            step, near, tail + abs(middle), core=_CORE / problem.steepness / width, most=_FIELDS
+        )
+        v = noise.nodes + middle
+        inside = np.abs(v) <= tail
+        v, weight = v[inside], noise.weights[inside]
+        weight = weight * np.exp(-(v**2) / 2) / math.sqrt(2 * math.pi)
+        return cls(v, weight, Axis(mean + width * v, weight, folded=False), width)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Potentials that the samples they act on make; columns are groups of samples."""
+
+    field: Field
+    kernels: Array  # (order, ω, z)
+    h: Array  # (2, z)
+    mass: Array  # (2, z): ρ with the weights of the nodes
+    lowest: Array  # (groups,): least h
+    boltzmann: Array  # (z, groups): e^{_LIFT − β(h − lowest)}
+    Z: Array  # (ω, groups)
+    chi: float = math.nan
+    residual: float = math.nan
+
+
+class Exhaustive:
+    """What the saddle-point equations need of all pairs of samples, on nodes made for a state."""
+
+    def __init__(
+        self, problem: Problem, state: Overlaps, *, coarseness: float = 1.0, fineness: float = 1.0
+    ) -> None:
+        self.problem = problem
+        self._searching = coarseness > _COARSE
+        self._odd = problem.odd
+        self._mirrored = self._odd and problem.balance == 0.5
+        every = groups(problem)
+        # If the labels are mirror images of each other, one of them does, counted twice.
+        self._groups = [g for g in every if g.label == 0] if self._mirrored else every
+        self._shares = np.array([g.share for g in self._groups]) * (1 + self._mirrored)
+        short, steep = int(coarseness > 1), problem.steepness
+        self._tail, self._c = _TAIL[short], problem.delta**2 * state.chi
+        s = math.sqrt(self._c / problem.beta)
+        self._scale = coarseness / fineness
+        self._compete = False  # minima of a sample's energy, somewhere in the field
+        self._reach = _ROOM * self._extent(state)
+        beyond = _displacement(problem, self._c) + _REACH[short] * s
+        corner = max(0.015, math.sqrt(problem.softness) / 2.5)
+        finest = coarseness * min(s / 3, min(0.08, corner) / steep)
+        step = coarseness * s / 3
+        self.z = _both_sides(step, finest, self._reach + beyond, core=_CORE / steep, most=_POINTS)
+        z = self.z.nodes
+        self.resolves = float(np.diff(z).min()) <= 1.5 * finest
+        self._boson, self._fermion = problem.energies(z[:, None], z)
+        self._last: tuple[Overlaps, Settled] | None = None
+        self._known: dict[tuple[bool, bool], tuple[Array, Steps]] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether the field has as many nodes as it may."""
+        return self._last is not None and 2 * self._last[1].field.v.size >= _FIELDS
+
+    def covers(self, state: Overlaps) -> bool:
+        """Whether the nodes are good for a state."""
+        c, extent = self.problem.delta**2 * state.chi, self._extent(state)
+        return self._reach / 3 <= extent <= self._reach and 0.6 * self._c <= c <= 1.5 * self._c
+
+    def averages(self, state: Overlaps) -> Averages:
+        """All that the equations need; each average over a pair is twice that over a sample."""
+        now = self.settled(state)
+        weight, v = now.field.weight[:, None] * self._shares, now.field.v[:, None]
+        F = now.lowest + (_LIFT - np.log(now.Z)) / self.problem.beta
+        force = self._force(now)
+        slope = 2 * float((weight * v * force).sum())
+        # With h not yet quite that of ρ, the error of this form is of second order.
+        pairs = float((now.mass * (self._potentials(now.mass) - 2 * now.h)).sum())
+        # Rounding must not break the symmetry.
+        along_labels = 0.0 if self._symmetric(state) else float((weight * force).sum())
+        return Averages(
+            F=2 * float((weight * F).sum()) + pairs,
+            force=2 * along_labels,
+            force2=2 * float((weight * force**2).sum()),
+            slope=slope,
+            stiffness=slope / now.field.width,
+            residual=now.residual,
+        )
+
+    def stiffness(self, state: Overlaps) -> float:
+        """2 d E[yF']/d(mM), the response of the potentials included."""
+        m = self.problem.m
+        if m == 0:
+            return 0.0
+        move = _MOVE * math.sqrt(state.q(self.problem.beta))
+        moved = replace(state, M=state.M + move)
+        return (self.averages(moved).force - self.averages(state).force) / (m * move)
+
+    def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
+        """2 E F''² at the potentials of one state, and the field of that or of another one."""
+        law = self._field(field or state)
+        return 2 * float(law.weight @ self._bend(self.settled(state), law) ** 2 @ self._shares)
+
+    def thin_curvature(self, state: Overlaps) -> float:
+        """The same on every second node."""
+        now = self.settled(state)
+        bend = self._bend(now, now.field)[::2]
+        return 4 * float(now.field.weight[::2] @ bend**2 @ self._shares)
+
+    def growth(self, state: Overlaps) -> float:
+        """0: forces do not jump at finite temperature."""
+        return 0.0
+
+    def lost(self, state: Overlaps) -> float:
+        """The weight of the fields at which floating point has lost Z."""
+        now = self.settled(state)
+        return float(now.field.weight @ (now.Z <= _TINY) @ self._shares)
+
+    def energy(self, state: Overlaps) -> float:
+        """Mean H of a training pair, ⟨ρHρ⟩."""
+        mass = self.settled(state).mass
+        return float((mass * self._potentials(mass)).sum())
+
+    def settled(self, state: Overlaps) -> Settled:
+        """The potentials of a state; kept for the last one."""
+        if self._last is None or self._last[0] != state:
+            self._last = (state, self._settle(state))
+        return self._last[1]
+
+    def _settle(self, state: Overlaps) -> Settled:
+        """Potentials and densities that make each other, on closer nodes if minima compete.
+
+        Var z = (c/β)(1 − cF'') is much more than that of a sample without energy where they do.
+        """
+        now = self._iterated(state)
+        if not self._compete:
+            near = np.abs(now.field.v) < _FELT
+            force, omega = self._force(now)[near], now.field.axis.nodes[near, None]
+            steepest = (np.diff(force, axis=0) / np.diff(omega, axis=0)).min()
+            self._compete = bool(-(self.problem.delta**2) * state.chi * steepest > _COMPETING)
+            now = self._iterated(state) if self._compete else now
+        return now
+
+    def _iterated(self, state: Overlaps) -> Settled:
+        """Iterate potentials and densities until they make each other."""
+        symmetric, side = self._symmetric(state), state.M < 0
+        h, history = self._known.get((symmetric, side), (None, Steps(_MEMORY)))
+        if h is None:
+            h = self._potentials(self._guess(state, symmetric=symmetric))
+        field = self._field(state)
+        kernels = self._kernels(state.chi, field, order=1)
+
+        def step(x: Array) -> tuple[Array, float]:
+            mass = self._tilt(x.reshape(2, -1), kernels, field).mass
+            new = self._potentials(self._symmetrised(mass) if symmetric else mass)
+            change = new.ravel() - x
+            return x + _DAMPING * change, self.problem.beta * float(np.abs(change).max())
+
+        tol = _SETTLED
+        if self._searching:
+            tol = max(tol, _SEARCHED * step(h.ravel())[1])
+        point = self._solve(step, h, tol, history)
+        found = self._tilt(point.x.reshape(2, -1), kernels, field)
+        if not symmetric and self._turned(found.mass, side):
+            history = Steps(_MEMORY)
+            point = self._solve(step, self._mirror(found.h), tol, history)
+            found = self._tilt(point.x.reshape(2, -1), kernels, field)
+        self._known[symmetric, side] = (found.h, history.elsewhere())
+        return replace(found, chi=state.chi, residual=0.0 if point.converged else point.residual)
+
+    @staticmethod
+    def _solve(step: Step, h: Array, tol: float, history: Steps) -> FixedPoint:
+        return iterate(
+            step,
+            h.ravel(),
+            tol=tol,
+            max_iterations=_TRIES,
+            history=history,
+            accelerate_below=_CLOSE,
+            damping=1.0,
+        )
+
+    def _turned(self, mass: Array, side: bool) -> bool:
+        """Whether the samples are on the other side than their cluster means: a worse solution."""
+        outputs = mass @ self.problem.phi(self.z.nodes) / mass.sum(1)
+        apart = float(outputs[0] - outputs[1])
+        return (apart > 0) if side else (apart < 0)
+
+    def _mirror(self, x: Array) -> Array:
+        """What w → −w makes of potentials or densities."""
+        return x[:, ::-1] if self._odd else x[::-1]
+
+    def _tilt(self, h: Array, kernels: Array, field: Field) -> Settled:
+        """Partition functions and densities in given potentials."""
+        seen = np.stack([h[g.label][:: g.y] for g in self._groups], axis=1)
+        lowest = seen.min(0)
+        exponent = _LIFT - self.problem.beta * (seen - lowest)
+        boltzmann = np.exp(exponent, where=exponent > _LEAST, out=np.zeros_like(exponent))
+        Z = np.maximum(kernels[0] @ boltzmann, _TINY)
+        parts = boltzmann * (kernels[0].T @ (field.weight[:, None] / Z)) * self._shares
+        mass = np.zeros_like(h)
+        for g, part in zip(self._groups, parts.T, strict=True):
+            mass[g.label] += part[:: g.y]
+        if self._mirrored:
+            mass[0] /= 2
+            mass[1] = mass[0, ::-1]
+        return Settled(field, kernels, h, mass, lowest, boltzmann, Z)
+
+    def _potentials(self, mass: Array) -> Array:
+        """h of both labels: the mean of H over all samples."""
+        if self._mirrored:
+            first = self._boson @ mass[0] + self._fermion @ mass[1]
+            return np.stack([first, first[::-1]])
+        potentials: Array = mass @ self._boson + mass[::-1] @ self._fermion
+        return potentials
+
+    def _symmetric(self, state: Overlaps) -> bool:
+        """Whether the potentials of a state are those that w → −w leaves as they are."""
+        return state.M == 0 and self.problem.m > 0
+
+    def _symmetrised(self, mass: Array) -> Array:
+        """Densities that w → −w leaves as they are."""
+        return (mass + self._mirror(mass)) / 2
+
+    def _guess(self, state: Overlaps, *, symmetric: bool) -> Array:
+        """Densities to begin with: Gaussians, pushed apart by half their width."""
+        mean, width = self.problem.m * abs(state.M), self.problem.delta * math.sqrt(state.Q)
+        spread = math.hypot(width, math.sqrt(self._c / self.problem.beta))
+        shift = 0.0 if symmetric else math.copysign(mean + spread / 2, state.M)
+        mass = np.exp(-(((self.z.nodes - shift * np.array([[1], [-1]])) / spread) ** 2) / 2)
+        mass *= self.z.weights
+        share = sum(g.share for g in groups(self.problem) if g.label == 0)
+        guess: Array = mass * (np.array([[share], [1 - share]]) / mass.sum(1, keepdims=True))
+        return guess
+
+    def _extent(self, state: Overlaps) -> float:
+        """The largest field of a state that has nodes."""
+        width = self.problem.delta * math.sqrt(state.Q)
+        return self.problem.m * abs(state.M) + self._tail * width
+
+    def _field(self, state: Overlaps) -> Field:
+        s2, steep = self._c / self.problem.beta, self.problem.steepness
+        # Where two minima compete the force changes over s² divided by their distance.
+        finest = max(min(_SMOOTH, s2 * steep**2 / 8) if self._compete else _SMOOTH, _LEAST_STEP)
+        return Field.of(self.problem, state, finest=self._scale * finest / steep, tail=self._tail)
+
+    def _kernels(self, chi: float, field: Field, *, order: int) -> Array:
+        """Gaussians around the fields, and their derivatives, with the weights of the nodes."""
+        s = self.problem.delta * math.sqrt(chi / self.problem.beta)
+        return gaussian_kernels(field.axis, self.z, s, order=order)
+
+    def _force(self, now: Settled) -> Array:
+        """F' = −Z'/(βZ), as the mirror shows it: yF'."""
+        force: Array = (now.kernels[1] @ now.boltzmann) / (-self.problem.beta * now.Z)
+        return force
+
+    def _bend(self, now: Settled, field: Field) -> Array:
+        """F'' = −(Z''/Z − Z'²/Z²)/β at the potentials of a state, on the nodes of a field."""
+        Z, first, second = self._kernels(now.chi, field, order=2) @ now.boltzmann
+        Z = np.maximum(Z, _TINY)
+        bend: Array = ((first / Z) ** 2 - second / Z) / self.problem.beta
+        return bend
+
+
+def _both_sides(step: float, finest: float, reach: float, *, core: float, most: int) -> Axis:
+    """Nodes on both sides of 0, their distance growing from ``finest`` to ``step`` beyond core."""
+    width = max(8.0, core / finest)
+    half = Axis.graded(step, finest, reach, width=width)
+    if (thin := 2 * half.nodes.size / most) > 1:
+        half = Axis.graded(thin * step, thin * finest, reach, width=width)
+    return half.unfolded()
+
+
+def _displacement(problem: Problem, c: float) -> float:
+    """The farthest that samples move against the stiffness 1/c, for all that H can gain them."""
+    phi = problem.phi(np.linspace(-20, 20, 401))
+    span = float(np.ptp(problem.energies_apart(np.array([0.0, np.ptp(phi) ** 2]))))
+    return math.sqrt(2 * c * span)
