@@ -42,6 +42,18 @@ DERIVATIVES: dict[str, Callable[[Array], tuple[Array, Array, Array]]] = {
 }
 
 
+def activation_derivatives(problem: Problem, z: Array) -> tuple[Array, Array, Array]:
+    """φ, φ′ and φ″; by five-point differences where it has no name: any smooth one will do."""
+    name = problem.activation
+    if isinstance(name, str) and name in DERIVATIVES:
+        return DERIVATIVES[name](z)
+    h, phi = _STENCIL / problem.steepness, problem.phi
+    a, b, mid, d, e = (phi(z + k * h) for k in (-2, -1, 0, 1, 2))
+    first = (a - e + 8 * (d - b)) / (12 * h)
+    second = (16 * (b + d) - 30 * mid - a - e) / (12 * h**2)
+    return mid, first, second
+
+
 @dataclass(frozen=True)
 class _Derivatives:
     """H, its gradient and its Hessian at points z of the rotated plane."""
@@ -197,15 +209,7 @@ class MoreauChannel:
         return *pair.energy_and_force(d2, same), pair.curvature(d2, same)
 
     def _activation(self, z: Array) -> tuple[Array, Array, Array]:
-        """φ, φ′ and φ″; by five-point differences where it has no name: any smooth one will do."""
-        name = self._problem.activation
-        if isinstance(name, str) and name in DERIVATIVES:
-            return DERIVATIVES[name](z)
-        h, phi = _STENCIL / self._problem.steepness, self._problem.phi
-        a, b, mid, d, e = (phi(z + k * h) for k in (-2, -1, 0, 1, 2))
-        first = (a - e + 8 * (d - b)) / (12 * h)
-        second = (16 * (b + d) - 30 * mid - a - e) / (12 * h**2)
-        return mid, first, second
+        return activation_derivatives(self._problem, z)
 
 
 def _newton_move(local: _Derivatives, g_r: Array, g_t: Array, c: float) -> tuple[Array, Array]:
