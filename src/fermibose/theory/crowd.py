@@ -38,6 +38,7 @@ _REACH = 8.5  # widths of the field beyond which it has no weight
 _RESOLVED, _COARSE = 2.5, 5.0  # widths of the field across a new panel, and across one to renew
 _SHORTER = 0.7  # new panels where old ones that looked fine have lost weight
 _LAYINGS = 30  # of panels, at most; two are usual
+_MOST = 250  # panels: where so many do not do, more will not
 _DEPTH = 6  # steps that the acceleration remembers
 _ITERATIONS = 200
 _LOST = 1e-9  # weight of a group that its nodes may miss
@@ -113,6 +114,11 @@ class Crowd:
         each = zip(self.groups, self.averages, strict=True)
         return sum(g.share * float(getattr(a, name)) for g, a in each)
 
+    def seen_by(self, groups: Sequence[Group]) -> "tuple[GroupAverages, ...]":
+        """Averages of other groups in the same potentials."""
+        field = _Field(self.panels.problem, tuple(groups), self.panels, symmetric=False)
+        return field.spread(self.panels.potential(self.masses).ravel()).averages
+
     def potential(self, z: Array) -> Array:
         """h, h′ and h″ of every label: (3, labels, points)."""
         return self.panels.potential(self.masses, at=np.asarray(z, dtype=float))
@@ -125,28 +131,29 @@ def gather(
     start: Crowd | None = None,
     symmetric: bool = False,
     tol: float = 1e-10,
+    coarseness: float = 1.0,
 ) -> Crowd:
     """Solve for the potentials that samples make for each other.
 
     start: a solution nearby. Without one labels start apart, so that fields of mean 0 too end
     polarised where they can. symmetric: of fields of mean 0, keep the potentials symmetric under
     z → −z (if φ is odd) and under the exchange of two labels (if they are equally frequent).
-    tol: greatest change of h and h′ in one undamped step.
+    tol: greatest change of h and h′ in one undamped step. coarseness: of the panels.
     """
     groups = _checked(problem, groups, symmetric)
-    reach, length = _extent(problem, groups), _RESOLVED
+    reach, length = _extent(problem, groups), _RESOLVED * coarseness
     if start is None:
-        panels = lay(problem, _MARGIN * reach)
+        panels = lay(problem, _MARGIN * reach, coarseness=coarseness)
         potential = panels.potential(_cold(panels, groups, apart=not symmetric))
     else:
         panels = _kept(problem, groups, start)
         potential = panels.potential(start.masses)
         if panels.edges[-1] < reach:
-            further = _laid(problem, groups, panels, potential, reach, length)
+            further = _laid(problem, groups, panels, potential, reach, length, coarseness)
             panels, potential = further, panels.potential(start.masses, at=further.nodes)
     count = 0
     for _ in range(_LAYINGS):
-        field = _Field(problem, groups, panels, symmetric)
+        field = _Field(problem, groups, panels, symmetric, coarseness)
         try:
             point = iterate(
                 field.step, potential.ravel(), history=Steps(_DEPTH), tol=tol,
@@ -155,9 +162,11 @@ def gather(
         except _Unresolved as unresolved:
             potential = unresolved.potential
             length *= _SHORTER if unresolved.fine else 1.0
-            finer = _laid(problem, groups, panels, potential, reach, length)
+            finer = _laid(problem, groups, panels, potential, reach, length, coarseness)
             panels, potential = finer, panels.interpolate(potential, finer.nodes)
             count += field.steps
+            if panels.edges.size > _MOST:
+                break
             continue
         state = field.spread(point.x)
         if not point.converged:
@@ -239,6 +248,7 @@ def _laid(
     potential: Array,
     reach: float,
     length: float,
+    coarseness: float,
 ) -> Panels:
     """Panels that resolve the fields in given potentials: none is longer than so many widths."""
 
@@ -251,7 +261,7 @@ def _laid(
             long |= np.abs(np.diff(np.clip(v, -_REACH, _REACH))) > length
         return long
 
-    return lay(problem, _MARGIN * reach, too_long)
+    return lay(problem, _MARGIN * reach, too_long, coarseness=coarseness)
 
 
 def _normal(omega: Array, g: Group) -> Array:
@@ -280,9 +290,15 @@ class _Field:
     """The map h → ρ → h of the groups on fixed panels."""
 
     def __init__(
-        self, problem: Problem, groups: tuple[Group, ...], panels: Panels, symmetric: bool
+        self,
+        problem: Problem,
+        groups: tuple[Group, ...],
+        panels: Panels,
+        symmetric: bool,
+        coarseness: float = 1.0,
     ) -> None:
-        self.groups, self.panels = groups, panels
+        self.groups, self.panels, self._coarsest = groups, panels, _COARSE * coarseness
+        self._lost = _LOST ** (1 / coarseness)  # errors are powers of the length of panels
         self.labels, self.steps = _labels(groups), 0
         self._even = symmetric and problem.odd
         here = sorted((g.share, g.label, g.mean, g.width, g.c) for g in groups)
@@ -296,7 +312,7 @@ class _Field:
         self.steps += 1
         state = self.spread(x)
         old = x.reshape(3, self.labels, -1)
-        if not state.fine or state.lost > _LOST:
+        if not state.fine or state.lost > self._lost:
             raise _Unresolved(old, state.fine)
         new = self._symmetrised(self.panels.potential(state.masses))
         return new.ravel(), float(np.abs(new[:2] - old[:2]).max())
@@ -328,7 +344,7 @@ class _Field:
             averages.append(_averages(g, mass, v, h, force, bend, gaps))
             masses[g.label] += g.share * points.folded(mass)
             lost = max(lost, abs(1 - float(mass.sum())))
-            fine = fine and points.steepest(np.clip(v, -_REACH, _REACH)) <= _COARSE
+            fine = fine and points.steepest(np.clip(v, -_REACH, _REACH)) <= self._coarsest
         return _State(tuple(averages), masses, lost, fine)
 
 

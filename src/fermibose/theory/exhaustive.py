@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fermibose.theory.channel import Axis, gaussian_kernels
+from fermibose.theory.crowd import Crowd, Group, gather
 from fermibose.theory.disjoint import Averages
 from fermibose.theory.fixed_point import FixedPoint, Step, Steps, iterate
 from fermibose.theory.problem import Array, Problem
@@ -60,7 +61,7 @@ _MOVE = 1e-4  # of M in units of √q, for the slope of the force
 
 
 @dataclass(frozen=True)
-class Group:
+class Kind:
     """Samples of one cluster with one label."""
 
     share: float  # of all samples
@@ -68,11 +69,11 @@ class Group:
     label: int  # 0 for +, 1 for −: the potential they feel
 
 
-def groups(problem: Problem) -> list[Group]:
+def kinds(problem: Problem) -> list[Kind]:
     """The samples of a problem: of both clusters, rightly and wrongly labelled."""
     wrong, clusters = problem.mislabelled, ((1, problem.balance), (-1, 1 - problem.balance))
-    right = [Group(share * (1 - wrong), y, (1 - y) // 2) for y, share in clusters]
-    return right + [Group(share * wrong, y, (1 + y) // 2) for y, share in clusters if wrong]
+    right = [Kind(share * (1 - wrong), y, (1 - y) // 2) for y, share in clusters]
+    return right + [Kind(share * wrong, y, (1 + y) // 2) for y, share in clusters if wrong]
 
 
 @dataclass(frozen=True)
@@ -106,21 +107,21 @@ class Field:
 
 @dataclass(frozen=True)
 class Settled:
-    """Potentials that the samples they act on make; columns are groups of samples."""
+    """Potentials that the samples they act on make; columns are kinds of samples."""
 
     field: Field
     kernels: Array  # (order, ω, z)
     h: Array  # (2, z)
     mass: Array  # (2, z): ρ with the weights of the nodes
-    lowest: Array  # (groups,): least h
-    boltzmann: Array  # (z, groups): e^{_LIFT − β(h − lowest)}
-    Z: Array  # (ω, groups)
+    lowest: Array  # (kinds,): least h
+    boltzmann: Array  # (z, kinds): e^{_LIFT − β(h − lowest)}
+    Z: Array  # (ω, kinds)
     chi: float = math.nan
     residual: float = math.nan
 
 
 class Exhaustive:
-    """What the saddle-point equations need of all pairs of samples, on nodes made for a state."""
+    """What the saddle-point equations need of all pairs at finite temperature, on given nodes."""
 
     def __init__(
         self, problem: Problem, state: Overlaps, *, coarseness: float = 1.0, fineness: float = 1.0
@@ -129,10 +130,10 @@ class Exhaustive:
         self._searching = coarseness > _COARSE
         self._odd = problem.odd
         self._mirrored = self._odd and problem.balance == 0.5
-        every = groups(problem)
+        every = kinds(problem)
         # If the labels are mirror images of each other, one of them does, counted twice.
-        self._groups = [g for g in every if g.label == 0] if self._mirrored else every
-        self._shares = np.array([g.share for g in self._groups]) * (1 + self._mirrored)
+        self._kinds = [k for k in every if k.label == 0] if self._mirrored else every
+        self._shares = np.array([g.share for g in self._kinds]) * (1 + self._mirrored)
         short, steep = int(coarseness > 1), problem.steepness
         self._tail, self._c = _TAIL[short], problem.delta**2 * state.chi
         s = math.sqrt(self._c / problem.beta)
@@ -170,7 +171,7 @@ class Exhaustive:
         # With h not yet quite that of ρ, the error of this form is of second order.
         pairs = float((now.mass * (self._potentials(now.mass) - 2 * now.h)).sum())
         # Rounding must not break the symmetry.
-        along_labels = 0.0 if self._symmetric(state) else float((weight * force).sum())
+        along_labels = 0.0 if _symmetric(self.problem, state) else float((weight * force).sum())
         return Averages(
             F=2 * float((weight * F).sum()) + pairs,
             force=2 * along_labels,
@@ -182,12 +183,7 @@ class Exhaustive:
 
     def stiffness(self, state: Overlaps) -> float:
         """2 d E[yF']/d(mM), the response of the potentials included."""
-        m = self.problem.m
-        if m == 0:
-            return 0.0
-        move = _MOVE * math.sqrt(state.q(self.problem.beta))
-        moved = replace(state, M=state.M + move)
-        return (self.averages(moved).force - self.averages(state).force) / (m * move)
+        return _stiffness(self, state)
 
     def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
         """2 E F''² at the potentials of one state, and the field of that or of another one."""
@@ -236,7 +232,7 @@ class Exhaustive:
 
     def _iterated(self, state: Overlaps) -> Settled:
         """Iterate potentials and densities until they make each other."""
-        symmetric, side = self._symmetric(state), state.M < 0
+        symmetric, side = _symmetric(self.problem, state), state.M < 0
         h, history = self._known.get((symmetric, side), (None, Steps(_MEMORY)))
         if h is None:
             h = self._potentials(self._guess(state, symmetric=symmetric))
@@ -285,14 +281,14 @@ class Exhaustive:
 
     def _tilt(self, h: Array, kernels: Array, field: Field) -> Settled:
         """Partition functions and densities in given potentials."""
-        seen = np.stack([h[g.label][:: g.y] for g in self._groups], axis=1)
+        seen = np.stack([h[g.label][:: g.y] for g in self._kinds], axis=1)
         lowest = seen.min(0)
         exponent = _LIFT - self.problem.beta * (seen - lowest)
         boltzmann = np.exp(exponent, where=exponent > _LEAST, out=np.zeros_like(exponent))
         Z = np.maximum(kernels[0] @ boltzmann, _TINY)
         parts = boltzmann * (kernels[0].T @ (field.weight[:, None] / Z)) * self._shares
         mass = np.zeros_like(h)
-        for g, part in zip(self._groups, parts.T, strict=True):
+        for g, part in zip(self._kinds, parts.T, strict=True):
             mass[g.label] += part[:: g.y]
         if self._mirrored:
             mass[0] /= 2
@@ -307,10 +303,6 @@ class Exhaustive:
         potentials: Array = mass @ self._boson + mass[::-1] @ self._fermion
         return potentials
 
-    def _symmetric(self, state: Overlaps) -> bool:
-        """Whether the potentials of a state are those that w → −w leaves as they are."""
-        return state.M == 0 and self.problem.m > 0
-
     def _symmetrised(self, mass: Array) -> Array:
         """Densities that w → −w leaves as they are."""
         return (mass + self._mirror(mass)) / 2
@@ -322,7 +314,7 @@ class Exhaustive:
         shift = 0.0 if symmetric else math.copysign(mean + spread / 2, state.M)
         mass = np.exp(-(((self.z.nodes - shift * np.array([[1], [-1]])) / spread) ** 2) / 2)
         mass *= self.z.weights
-        share = sum(g.share for g in groups(self.problem) if g.label == 0)
+        share = sum(g.share for g in kinds(self.problem) if g.label == 0)
         guess: Array = mass * (np.array([[share], [1 - share]]) / mass.sum(1, keepdims=True))
         return guess
 
@@ -369,3 +361,101 @@ def _displacement(problem: Problem, c: float) -> float:
     phi = problem.phi(np.linspace(-20, 20, 401))
     span = float(np.ptp(problem.energies_apart(np.array([0.0, np.ptp(phi) ** 2]))))
     return math.sqrt(2 * c * span)
+
+
+class ExhaustiveCold:
+    """The same at zero temperature, where every sample sits at its proximal point."""
+
+    resolves = full = True
+
+    def __init__(
+        self, problem: Problem, state: Overlaps, *, coarseness: float = 1.0, fineness: float = 1.0
+    ) -> None:
+        self.problem = problem
+        self._coarseness = coarseness / fineness
+        self._last: tuple[Overlaps, Crowd] | None = None
+        self._known: dict[tuple[bool, bool], Crowd] = {}
+
+    def covers(self, state: Overlaps) -> bool:
+        """True: nodes are laid anew where they have to be."""
+        return True
+
+    def averages(self, state: Overlaps) -> Averages:
+        """All that the equations need; each average over a pair is twice that over a sample."""
+        now = self.settled(state)
+        each = zip(kinds(self.problem), now.averages, strict=True)
+        force = sum(kind.share * kind.y * average.force for kind, average in each)
+        slope = 2 * now.mean("slope")
+        return Averages(
+            F=2 * now.functional,
+            force=0.0 if _symmetric(self.problem, state) else 2 * force,
+            force2=2 * now.mean("force2"),
+            slope=slope,
+            stiffness=slope / now.groups[0].width,
+        )
+
+    def stiffness(self, state: Overlaps) -> float:
+        """2 d E[yF']/d(mM), the response of the potentials included."""
+        return _stiffness(self, state)
+
+    def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
+        """2 E F''² away from jumps, at the potentials of one state and the field of another."""
+        now = self.settled(state)
+        if field is None:
+            return 2 * now.mean("curvature2")
+        groups = self._groups(replace(field, chi=state.chi))
+        each = zip(groups, now.seen_by(groups), strict=True)
+        return 2 * sum(group.share * average.curvature2 for group, average in each)
+
+    def thin_curvature(self, state: Overlaps) -> float:
+        """The same on longer panels."""
+        coarser = ExhaustiveCold(self.problem, state, coarseness=1.5 * self._coarseness)
+        return coarser.curvature(state)
+
+    def growth(self, state: Overlaps) -> float:
+        """lim 2 E F''²/β for β → ∞, from the jumps of the force."""
+        return 2 * self.settled(state).mean("growth")
+
+    def lost(self, state: Overlaps) -> float:
+        """0: there is no Z to lose."""
+        return 0.0
+
+    def energy(self, state: Overlaps) -> float:
+        """Mean H of a training pair, ⟨ρHρ⟩."""
+        return self.settled(state).pair_energy
+
+    def settled(self, state: Overlaps) -> Crowd:
+        """The samples of a state; kept for the last one."""
+        if self._last is None or self._last[0] != state:
+            key = symmetric, _ = _symmetric(self.problem, state), state.M < 0
+            found = gather(
+                self.problem,
+                self._groups(state),
+                start=self._known.get(key),
+                symmetric=symmetric,
+                coarseness=self._coarseness,
+            )
+            self._known[key] = found
+            self._last = (state, found)
+        return self._last[1]
+
+    def _groups(self, state: Overlaps) -> list[Group]:
+        problem = self.problem
+        width, c = problem.delta * math.sqrt(state.Q), problem.delta**2 * state.chi
+        mean = problem.m * state.M
+        return [Group(k.share, k.label, k.y * mean, width, c) for k in kinds(problem)]
+
+
+def _symmetric(problem: Problem, state: Overlaps) -> bool:
+    """Whether the potentials of a state are those that w → −w leaves as they are."""
+    return state.M == 0 and problem.m > 0
+
+
+def _stiffness(ensemble: Exhaustive | ExhaustiveCold, state: Overlaps) -> float:
+    """The slope of the force along the labels, by differences."""
+    problem = ensemble.problem
+    if problem.m == 0:
+        return 0.0
+    move = _MOVE * math.sqrt(state.q(problem.beta))
+    moved = ensemble.averages(replace(state, M=state.M + move)).force
+    return (moved - ensemble.averages(state).force) / (problem.m * move)

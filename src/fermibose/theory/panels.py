@@ -118,7 +118,11 @@ class Panels:
 
 
 def lay(
-    problem: Problem, reach: float, too_long: Callable[[Array], NDArray[np.bool_]] | None = None
+    problem: Problem,
+    reach: float,
+    too_long: Callable[[Array], NDArray[np.bool_]] | None = None,
+    *,
+    coarseness: float = 1.0,
 ) -> Panels:
     """Panels from −reach to reach that resolve φ and the hinge, halved where they are too long.
 
@@ -130,7 +134,7 @@ def lay(
     slopes = [np.abs(activation_derivatives(problem, x)[1]) for x in (z, -z)]
     density = np.maximum(*slopes) / across + 1 / (_LONG * unit + _LONGER * z)
     count = np.concatenate([[0], np.cumsum(np.diff(z) * (density[1:] + density[:-1]) / 2)])
-    panels = math.ceil(count[-1])
+    panels = math.ceil(count[-1] / coarseness)
     edges = np.interp(np.linspace(0, count[-1], panels + 1), count, z)
     if too_long is not None:
         while True:

@@ -29,7 +29,7 @@ import numpy as np
 
 from fermibose.errors import InputError
 from fermibose.theory.disjoint import Averages, Disjoint
-from fermibose.theory.exhaustive import Exhaustive
+from fermibose.theory.exhaustive import Exhaustive, ExhaustiveCold
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution, Stability
@@ -97,6 +97,10 @@ def distance(problem: Problem, a: Overlaps, b: Overlaps) -> float:
 
 class Ensemble(Protocol):
     """What the equations need of the training data, on nodes that are good for some states."""
+
+    def __init__(
+        self, problem: Problem, state: Overlaps, *, coarseness: float, fineness: float
+    ) -> None: ...
 
     @property
     def resolves(self) -> bool:
@@ -238,7 +242,8 @@ class SaddlePoint:
 
 def ensemble(problem: Problem, state: Overlaps, *, coarseness: float, fineness: float) -> Ensemble:
     """The training data of a problem on nodes for a state."""
-    kind = Disjoint if problem.pairing == "disjoint" else Exhaustive
+    of_all = ExhaustiveCold if problem.zero_temperature else Exhaustive
+    kind: type[Ensemble] = Disjoint if problem.pairing == "disjoint" else of_all
     return kind(problem, state, coarseness=coarseness, fineness=fineness)
 
 
