@@ -11,6 +11,7 @@ from fermibose.theory.curves import SYMBOLS, Curve, draw_stability, missing, tra
 from fermibose.theory.fixed_point import ConvergenceError, Steps
 from fermibose.theory.phases import PhaseDiagram, phase_diagram
 from fermibose.theory.points import Failure, Solutions, check_quantity, solve_many
+from fermibose.theory.population import Population, population
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
@@ -42,6 +43,7 @@ __all__ = [
     "Failure",
     "Overlaps",
     "PhaseDiagram",
+    "Population",
     "Predictions",
     "Problem",
     "SaddlePoint",
@@ -62,6 +64,7 @@ __all__ = [
     "load",
     "missing",
     "phase_diagram",
+    "population",
     "saddle_distance",
     "saddle_update",
     "save",

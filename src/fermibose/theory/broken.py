@@ -19,7 +19,7 @@ from fermibose.theory.broken_search import (
     near,
 )
 from fermibose.theory.fixed_point import ConvergenceError, iterate
-from fermibose.theory.problem import Problem, check_problem
+from fermibose.theory.problem import Problem, check_disjoint
 from fermibose.theory.rsb import (
     ClusterEquations,
     Clusters,
@@ -152,7 +152,7 @@ def solve_broken(
     clusters all the same; ConvergenceError if the equations are not solved to ``tol`` or no Parisi
     parameter makes f stationary.
     """
-    check_problem(problem)
+    check_disjoint(problem)
     number("tol", tol, above=0, below=1)
     _check_start(start)
     level = _check_level(problem, x, y)

@@ -30,7 +30,7 @@ from fermibose.theory.curves import (
 )
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.points import Failure, Points, column
-from fermibose.theory.problem import Array, Problem, check_problem
+from fermibose.theory.problem import Array, Problem, check_disjoint
 
 PARISI = {"x": "x", "y": "y = βx"}  # along which the complexity is a curve
 
@@ -103,7 +103,7 @@ def trace_broken(
     that cannot be solved, or has nothing to break, is left out and named in ``failures``; if all
     are, the first error is raised. Ctrl-C raises ``Interrupted`` with the curve so far in ``done``.
     """
-    check_problem(problem)
+    check_disjoint(problem)
     number("tol", tol, above=0, below=1)
     if parameter not in PARISI:
         check_parameter(parameter)
@@ -142,7 +142,7 @@ def critical_point_broken(
     As :func:`critical_point` of kind ``order``, with one step of symmetry breaking: the broken
     solution with M = 0 starts to grow a magnetisation, 1 + Xαm² E[y·∇²F₁ y] = 0.
     """
-    check_problem(problem)
+    check_disjoint(problem)
     check_parameter(parameter)
     number("tol", tol, above=0)
     ends = parameter_values(parameter, between)

@@ -220,6 +220,16 @@ def check_problem(problem: Any) -> None:
         raise InputError(f"the theory needs a fermibose.theory.Problem, got {problem!r}")
 
 
+def check_disjoint(problem: Any) -> None:
+    """Refuse what is not a Problem of disjoint pairs."""
+    check_problem(problem)
+    if problem.pairing != "disjoint":
+        raise InputError(
+            "broken replica symmetry is worked out for disjoint pairs: use solve() for all pairs, "
+            "whose at_eigenvalue says whether anything is broken"
+        )
+
+
 def _check_number(name: str, value: Any) -> float:
     """A number of the problem as a float; the refusal of what it may not be says why."""
     if name == "beta" and isinstance(value, Real) and value == math.inf:
