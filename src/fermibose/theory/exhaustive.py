@@ -41,9 +41,7 @@ _TAIL = (6.0, 5.4)  # widths of the field that a fine and a coarse grid cover
 _REACH = (6.0, 5.4)  # thermal widths that z reaches further than the field and its displacement
 _CORE = 2.5  # where φ changes, in units of 1/max φ′
 _SMOOTH = 0.1  # distance of nodes of the field around 0 where it is smooth, in the same units
-_LEAST_STEP = 0.004
-_COMPETING = 1.0  # −cF'' beyond which minima compete
-_FELT = 4.5  # widths of the field beyond which nothing has weight enough to need closer nodes
+_COMPETING = 3e-3  # −cF'' times e^{−v²/2} beyond which competing minima are felt
 _NOISE = 0.4  # distance of nodes of the field in units of its width, at most
 _ROOM = 1.15  # what a state's extent is multiplied by, so that it may grow
 _FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z
@@ -89,15 +87,21 @@ class Field:
     width: float  # Δ√Q
 
     @classmethod
-    def of(cls, problem: Problem, state: Overlaps, *, finest: float, tail: float) -> "Field":
-        """Nodes of a state, closest to each other around ω = 0, where minima compete."""
+    def of(
+        cls,
+        problem: Problem,
+        state: Overlaps,
+        *,
+        steps: tuple[float, float],
+        core: float,
+        tail: float,
+    ) -> "Field":
+        """Nodes of a state: steps of the field far from ω = 0, and within ``core`` of it."""
         mean, width = problem.m * state.M, problem.delta * math.sqrt(state.Q)
-        step = _NOISE * _TAIL[0] / tail
-        near = min(step, finest / width)
+        step, near = (min(_NOISE * _TAIL[0] / tail, step / width) for step in steps)
         middle = -mean / width if near < step else 0.0
-        noise = _both_sides(
-            step, near, tail + abs(middle), core=_CORE / problem.steepness / width, most=_FIELDS
-        )
+        reach = tail + abs(middle)
+        noise = _both_sides(step, near, reach, core=core / width, most=_FIELDS)
         v = noise.nodes + middle
         inside = np.abs(v) <= tail
         v, weight = v[inside], noise.weights[inside]
@@ -223,10 +227,9 @@ class Exhaustive:
         """
         now = self._iterated(state)
         if not self._compete:
-            near = np.abs(now.field.v) < _FELT
-            force, omega = self._force(now)[near], now.field.axis.nodes[near, None]
-            steepest = (np.diff(force, axis=0) / np.diff(omega, axis=0)).min()
-            self._compete = bool(-(self.problem.delta**2) * state.chi * steepest > _COMPETING)
+            c, density = self.problem.delta**2 * state.chi, np.exp(-(now.field.v[1:] ** 2) / 2)
+            bend = np.diff(self._force(now), axis=0) / np.diff(now.field.axis.nodes)[:, None]
+            self._compete = bool((-c * bend * density[:, None]).max() > _COMPETING)
             now = self._iterated(state) if self._compete else now
         return now
 
@@ -324,10 +327,17 @@ class Exhaustive:
         return self.problem.m * abs(state.M) + self._tail * width
 
     def _field(self, state: Overlaps) -> Field:
-        s2, steep = self._c / self.problem.beta, self.problem.steepness
-        # Where two minima compete the force changes over s² divided by their distance.
-        finest = max(min(_SMOOTH, s2 * steep**2 / 8) if self._compete else _SMOOTH, _LEAST_STEP)
-        return Field.of(self.problem, state, finest=self._scale * finest / steep, tail=self._tail)
+        """Nodes close to each other where φ changes; everywhere, if minima compete somewhere.
+
+        The force changes over s²/d there, with d the distance of two minima.
+        """
+        problem, s2 = self.problem, self._c / self.problem.beta
+        finest, core = _SMOOTH / problem.steepness, _CORE / problem.steepness
+        step = max(finest, math.sqrt(s2) / 2)
+        if self._compete:
+            step = finest = min(finest, s2 / _displacement(problem, self._c))
+        steps = self._scale * step, self._scale * finest
+        return Field.of(problem, state, steps=steps, core=core, tail=self._tail)
 
     def _kernels(self, chi: float, field: Field, *, order: int) -> Array:
         """Gaussians around the fields, and their derivatives, with the weights of the nodes."""

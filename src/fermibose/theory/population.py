@@ -1,7 +1,7 @@
 r"""All pairs of infinitely many samples: weights that minimise the loss on new data itself.
 
 Where samples are so many that none is special (γ → ∞), the energy of all pairs is a function of M
-and q alone, with ε_g the loss of a new pair (:func:`fermibose.theory.generalization_loss`) and α = γ/2:
+and q alone, with ε_g the loss of a new pair and α = γ/2:
 
 .. math:: e(M, q) = α\,ε_g(M, q) + \tfrac{λ_w}2 q, \qquad q \ge M^2 .
 
