@@ -163,7 +163,7 @@ def draw_trajectories(
                 ax.set(xlabel="t = steps/N", ylabel=title)
                 if dots is not None:
                     _draw_dots(ax, line.problem, dots, name, colour)
-        axes[0][0].legend()
+        axes[0][-1].legend(loc="lower right")  # where accuracies never go
 
 
 def _draw_dots(ax: Any, problem: Problem, dots: Measured, name: str, colour: str) -> None:
