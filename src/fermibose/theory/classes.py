@@ -1,8 +1,9 @@
 r"""Online learning of K units from C classes: equations of motion of matrices of overlaps.
 
 Inputs of class c are x = u_c/N + Δ/√N·ξ with u_c·u_d/N = G_cd. With M_kc = w_k·u_c/N and
-Q_kl = w_k·w_l/N the pre-activations are z = M_c + s, s ~ N(0, Δ²Q), and the distance of two samples is
-the mean over units, D² = Σ_k (φ(z_k) − φ(z'_k))²/K. A step takes B fresh samples of any class,
+Q_kl = w_k·w_l/N the pre-activations are z = M_c + s, s ~ N(0, Δ²Q), and the distance of two
+samples is a mean over units, D² = Σ_k (φ(z_k) − φ(z'_k))²/K. A step takes B fresh samples of any
+class,
 
 .. math:: w_k ← w_k\,(1 - ηλ_w/N) - ηK\,∇_{w_k}\frac{2}{B(B-1)}\sum_{i<j} H_{ij},
 
@@ -13,8 +14,8 @@ so that η means the same for any K. With h_k = K ∂H/∂z_k of sample 1 and h�
     \dot Q &= -2η\,E[h̄ z^T + z h̄^T] - 2ηλ_w Q
               + η^2Δ^2 \frac{4}{B(B-1)} \{E[h h^T] + (B-2)\,E[h̄ h̄^T]\} .
 
-Averages are over Sobol points with fresh random shifts at every step, one for the sample and two for
-its partners, so that none is biased and what noise is left averages out along the way.
+Averages are over Sobol points with fresh random shifts at every step, one for the sample and two
+for its partners, so that none is biased and what noise is left averages out along the way.
 """
 
 import math
@@ -144,7 +145,10 @@ class ClassTrajectory:
 
 
 def plotkin_bound(classes: int) -> float:
-    """Largest mean D_F² of C classes with activations in [0, 1]: C/(2(C − 1)), for even C reached."""
+    """No mean D_F² of C classes with activations in [0, 1] exceeds C/(2(C − 1)).
+
+    Units that are on for one half of an even number of classes reach it.
+    """
     count = whole("classes", classes, least=2)
     return count / (2 * (count - 1))
 

@@ -18,6 +18,7 @@ from fermibose.checks import is_number, number
 from fermibose.errors import InputError
 from fermibose.files import replacing
 from fermibose.plotting import COLOURS, figure
+from fermibose.statistics import summary
 from fermibose.theory.escape import EscapeTime, escape_time
 from fermibose.theory.flow import Flow, check_batch, check_start, integrate
 from fermibose.theory.problem import Array, Problem, check_problem
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 POINTS = 200  # of a trajectory whose times are not given
+_DOTS = 12  # of measured runs in a panel
 _PANELS = (("M", "mean weight M"), ("q", "self-overlap q"), ("accuracy", "accuracy"))
 
 
@@ -95,14 +97,21 @@ class Trajectory:
     def _states(self) -> list[tuple[float, float]]:
         return list(zip(self.M.tolist(), self.q.tolist(), strict=True))
 
-    def to_dict(self) -> dict[str, list[float]]:
-        """Columns by name, one row a time; ``pandas.DataFrame`` takes it as it is."""
-        names = ("t", "M", "q", "accuracy", "generalization_loss", "fermion_distance")
-        return {name: getattr(self, name).tolist() for name in (*names, "boson_distance")}
+    def to_dict(self, measured: Measured | None = None) -> dict[str, list[float]]:
+        """Columns by name, one row a time; ``pandas.DataFrame`` takes it as it is.
 
-    def save_csv(self, path: str | Path) -> None:
+        measured: runs of SGD at the same times, of which mean and standard error are added.
+        """
+        names = ("t", "M", "q", "accuracy", "generalization_loss", "fermion_distance")
+        columns = {name: getattr(self, name).tolist() for name in (*names, "boson_distance")}
+        for name in ("M", "q") if measured is not None else ():
+            runs = summary(getattr(measured, name))
+            columns |= {f"{name}_sgd": runs.mean.tolist(), f"{name}_error": runs.error.tolist()}
+        return columns
+
+    def save_csv(self, path: str | Path, measured: Measured | None = None) -> None:
         """The same as a CSV file with a header, whole or not at all."""
-        columns = self.to_dict()
+        columns = self.to_dict(measured)
         with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
@@ -172,10 +181,6 @@ def _draw_dots(ax: Any, problem: Problem, dots: Measured, name: str, colour: str
         values = np.apply_along_axis(lambda s: accuracy(problem, *s), -1, pairs)
     else:
         values = getattr(dots, name)
-    runs = len(values)
-    error = values.std(0, ddof=1) / runs**0.5 if runs > 1 else None
-    some = slice(None, None, max(1, len(dots.t) // 12))
-    ax.errorbar(
-        dots.t[some], values.mean(0)[some], None if error is None else error[some],
-        fmt="o", ms=3.5, color=colour, mfc="white",
-    )  # fmt: skip
+    runs, some = summary(values), slice(None, None, max(1, len(dots.t) // _DOTS))
+    error = runs.error[some] if len(values) > 1 else None
+    ax.errorbar(dots.t[some], runs.mean[some], error, fmt="o", ms=3.5, color=colour, mfc="white")

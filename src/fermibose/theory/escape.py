@@ -169,7 +169,7 @@ def _arrival(flow: Flow, rate: float, M: float, q: float, threshold: float) -> f
     reached.terminal = resting.terminal = True  # type: ignore[attr-defined]
     end = solve_ivp(
         step, (0.0, _PATIENCE / rate), (M, q - M**2), method="LSODA", events=(reached, resting),
-        rtol=1e-8, atol=1e-11,
+        rtol=1e-7, atol=1e-10,
     )  # fmt: skip
     if not end.t_events[0].size:
         raise InputError(

@@ -33,7 +33,7 @@ from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import ACTIVATIONS, Array, Problem
 
 _TAIL = 7.5  # widths of a Gaussian that averages cover
-_COARSE = 1e-6  # most that half of the nodes may change an average, relative to the force
+_COARSE = 1e-8  # most that half of the nodes may change an average, relative to the force
 _FIRST = 24  # nodes on half an axis to begin with
 _GROWTH = 1.4  # by which they grow where they are too few
 _ENTRIES = 2**23  # most entries of a table: 64 MB
@@ -184,6 +184,7 @@ class Flow:
 
     problem: Problem
     batch: int
+    tolerance: float = _COARSE  # of averages over every second node
     population: Population = field(init=False)
     _levels: dict[float, list[int]] = field(default_factory=dict, init=False)  # by reach
     _kept: tuple[Any, Grid] | None = field(default=None, init=False)
@@ -212,7 +213,7 @@ class Flow:
         width, reach = self.problem.delta * math.sqrt(q), self._reach(M, q)
         while True:
             found, thin = self._measure(self._grid(reach), M, width)
-            wrong = [found.apart(other, width) > _COARSE for other in thin]
+            wrong = [found.apart(other, width) > self.tolerance for other in thin]
             if not any(wrong):
                 return found
             levels = zip(self._levels[reach], wrong, strict=True)

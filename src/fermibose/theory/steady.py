@@ -24,6 +24,7 @@ _WIDTHS = (1e-2, 1e2, 33)  # Δ√q in units of 1/max φ′ that are searched, a
 _LOGITS = np.linspace(-12.0, 14.0, 14)  # of M²/q that are searched
 _SAME = 1e-4  # states closer than that, relative to √q and q, are one
 _STEP = 1e-4  # relative, of derivatives
+_ROUGH = 1e-4  # tolerance of averages whose signs alone are asked for
 _VANISHING = 1e-6  # Δ²q, in the same units, that stands for the state without weights
 
 
@@ -60,8 +61,8 @@ def critical_rate(problem: Problem, *, batch: int | None = None) -> float:
     """
     check_problem(problem)
     flow = Flow(problem, check_batch(problem, batch))
-    logs = _logs(problem)
-    rates = [growth(flow, math.exp(x)) for x in logs]
+    logs, rough = _logs(problem), Flow(problem, flow.batch, _ROUGH)
+    rates = [growth(rough, math.exp(x)) for x in logs]
     if rates[-1] > 0:
         return math.inf
     ends = [
@@ -119,12 +120,13 @@ def _resting_rate(flow: Flow, q: float) -> float:
 def _ordered(flow: Flow, rate: float, logs: Array) -> list[tuple[float, float]]:
     """Fixed points with M > 0: from every cell of a grid in which both rates change sign."""
 
-    def both(x: Array) -> Array:
+    def both(x: Array, flow: Flow = flow) -> Array:
         M, v = _state(*x)
         M_dot, v_dot = flow.rates(M, v, rate)
         return np.array([M_dot / M, v_dot / v]) / rate
 
-    signs = np.array([[both(np.array([x, c])) > 0 for c in _LOGITS] for x in logs])
+    rough = Flow(flow.problem, flow.batch, _ROUGH)
+    signs = np.array([[both(np.array([x, c]), rough) > 0 for c in _LOGITS] for x in logs])
     corners = np.stack([signs[:-1, :-1], signs[1:, :-1], signs[:-1, 1:], signs[1:, 1:]])
     mixed = (corners.any(0) & ~corners.all(0)).all(-1)
     found: list[tuple[float, float]] = []
