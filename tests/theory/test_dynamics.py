@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 from scipy.integrate import quad_vec
-from scipy.stats import kstest
 
 from fermibose.cavity import sgd
 from fermibose.errors import InputError
@@ -26,6 +25,7 @@ def bump(z):
 
 
 SKEWED = Problem(pairing="all", balance=0.3, mislabelled=0.1, delta=0.8, d_f=0.6, m=1.3)
+SLOW = Problem(weight_decay=0.02)
 PROBLEMS = {
     "default": Problem(),
     "rho": Problem(rho=0.8, delta=0.9, d_f=2.0, weight_decay=0.2),
@@ -63,7 +63,7 @@ def slopes(problem, z1, z2, same, h=1e-4):
     return derivative(lambda s: energy(z1 + s, z2)), derivative(lambda s: energy(z1, z2 + s))
 
 
-def brute_rates(problem, M, q, eta, batch, nodes=1001):
+def brute_rates(problem, M, q, eta, batch, nodes=801):
     """Ṁ, q̇ and V by sums over two Gaussians for every kind of pair; h̄ by the kind of sample."""
     u = np.linspace(-7.5, 7.5, nodes)
     p = np.exp(-(u**2) / 2) * (u[1] - u[0]) / math.sqrt(2 * math.pi)
@@ -114,7 +114,7 @@ def rates(problem, M, q, eta, batch):
 @pytest.mark.parametrize(
     ("name", "M", "q", "batch"),
     [
-        ("default", 0.3, 1.0, 2), ("default", 1.2, 1.5, 7), ("default", 0.02, 6.0, 3),
+        ("default", 0.3, 1.0, 2), ("default", 1.2, 1.5, 7), ("default", 0.02, 4.0, 3),
         ("rho", 0.4, 0.5, 2), ("skewed", -0.7, 1.2, 10),
         ("sharp", 0.3, 1.0, 5), ("half", 0.6, 0.9, 4), ("own", 0.5, 0.8, 6),
     ],
@@ -242,9 +242,14 @@ def test_two_hundred_points_cost_less_than_fifty_solutions():
     assert seconds(lambda: evolve(Problem(), learning_rate=0.5, t=12.0)) < 50 * unit
 
 
-def test_the_end_is_a_stable_steady_state():
-    problem = Problem(weight_decay=0.02)
-    states = steady_states(problem, learning_rate=0.5)
+@pytest.fixture(scope="module")
+def states():
+    """Steady states of the slowly decaying problem at learning rate 0.5."""
+    return steady_states(SLOW, learning_rate=0.5)
+
+
+def test_the_end_is_a_stable_steady_state(states):
+    problem = SLOW
     stable = [s for s in states if s.stable]
     end = evolve(problem, learning_rate=0.5, t=[2000.0])
     assert len(stable) == 1
@@ -253,10 +258,9 @@ def test_the_end_is_a_stable_steady_state():
     assert [(s.M > 0, s.stable) for s in states] == [(False, False), (False, False), (True, True)]
 
 
-def test_the_eigenvalues_of_a_steady_state_are_what_a_trajectory_does():
+def test_the_eigenvalues_of_a_steady_state_are_what_a_trajectory_does(states):
     """From beside the state without magnetisation, M grows and q comes back at these rates."""
-    problem = Problem(weight_decay=0.02)
-    flat = steady_states(problem, learning_rate=0.5)[1]
+    problem, flat = SLOW, states[1]
     grows, comes_back = sorted((complex(e).real for e in flat.eigenvalues), reverse=True)
     away = evolve(problem, learning_rate=0.5, t=[1.0, 2.0], start=(1e-5, flat.q))
     assert math.log(away.M[1] / away.M[0]) == pytest.approx(grows, rel=1e-4)
@@ -265,9 +269,8 @@ def test_the_eigenvalues_of_a_steady_state_are_what_a_trajectory_does():
     assert math.log(left) == pytest.approx(comes_back, rel=1e-2)
 
 
-def test_the_eigenvalues_at_vanishing_weights():
-    problem = Problem(weight_decay=0.02)
-    origin = steady_states(problem, learning_rate=0.5)[0]
+def test_the_eigenvalues_at_vanishing_weights(states):
+    problem, origin = SLOW, states[0]
     found = evolve(problem, learning_rate=0.5, t=[1.0], start=(1e-6, 1e-8))
     assert math.log(found.M[0] / 1e-6) == pytest.approx(origin.eigenvalues[0].real, rel=1e-4)
     found = evolve(problem, learning_rate=0.5, t=[1.0], start=(0.0, 1e-8))
@@ -292,7 +295,7 @@ def test_the_critical_rate_is_that_of_sgd():
     for rate in (2.0, 9.0):
         rest = float(evolve(problem, learning_rate=rate, t=[500.0], start=(0.0, 5.0)).q[0])
         start = (0.3 * math.sqrt(rest), rest)
-        runs = sgd(problem, 400, learning_rate=rate, t=[4.0], start=start, runs=2000, seed=1)
+        runs = sgd(problem, 300, learning_rate=rate, t=[4.0], start=start, runs=2000, seed=1)
         theory = evolve(problem, learning_rate=rate, t=[4.0], start=start)
         error = runs.M[:, 0].std() / math.sqrt(2000)
         assert abs(runs.M[:, 0].mean() - theory.M[0]) < 3 * error
@@ -304,36 +307,34 @@ def test_no_critical_rate():
     assert critical_rate(Problem(m=0.0)) == 0.0
 
 
-@pytest.mark.parametrize(("batch", "rate"), [(2, 2.0), (10, 4.0)])
-def test_escape_times_are_those_of_sgd(batch, rate):
-    """Kolmogorov-Smirnov test of 400 runs at N = 1000, seen at fiftieths of the median."""
-    problem = Problem(weight_decay=0.02)
-    found = escape_time(problem, learning_rate=rate, n=1000, batch=batch, threshold=0.5)
-    times = found.median / 50 * np.arange(1, 201)
-    runs = sgd(problem, 1000, learning_rate=rate, t=times, batch=batch, start=1.0, runs=400, seed=2)
-    beyond = np.abs(runs.M) >= 0.5
-    assert beyond.any(1).mean() > 0.99
-    first = times[np.where(beyond.any(1), beyond.argmax(1), -1)] - found.median / 100
-    assert kstest(first, found.cdf).pvalue > 0.01
-    spread = first.std() / math.sqrt(400)
-    assert first.mean() == pytest.approx(found.sample(10**5, seed=0).mean(), abs=3 * spread)
+@pytest.mark.parametrize(("batch", "rate", "runs"), [(2, 2.0, 400), (10, 4.0, 150)])
+def test_escape_times_are_those_of_sgd(batch, rate, runs):
+    """Kolmogorov-Smirnov test (1 %) of runs at N = 1000, seen at fiftieths of the median."""
+    found = escape_time(SLOW, learning_rate=rate, n=1000, batch=batch, threshold=0.5)
+    times = found.median / 50 * np.arange(1, 101)
+    seen = sgd(SLOW, 1000, learning_rate=rate, t=times, batch=batch, start=1.0, runs=runs, seed=2)
+    escaped = (np.abs(seen.M) >= 0.5).cumsum(1).astype(bool).mean(0)
+    apart = escaped - found.cdf(times)
+    assert 0.85 < escaped[-1] < 1
+    assert np.abs(apart).max() < 1.63 / math.sqrt(runs)
 
 
-def test_an_escape_time_is_a_distribution():
-    found = escape_time(Problem(weight_decay=0.02), learning_rate=2.0, n=1000)
-    end = steady_states(Problem(weight_decay=0.02), learning_rate=2.0)[-1]
-    assert found.threshold == pytest.approx(end.M / 2)
+def test_an_escape_time_is_a_distribution(states):
+    found = escape_time(SLOW, learning_rate=0.5, n=1000)
+    assert found.threshold == pytest.approx(states[-1].M / 2)
     shares = np.array([1e-3, 0.1, 0.5, 0.9, 1 - 1e-6])
     assert found.cdf(found.quantile(shares)) == pytest.approx(shares, abs=1e-3)
     drawn = found.sample(20000, seed=3)
     assert (drawn < found.median).mean() == pytest.approx(0.5, abs=0.011)
     assert np.array_equal(drawn, found.sample(20000, seed=3))
     assert found.cdf([0.0, 1e6]).tolist() == [0.0, 1.0]
+    with pytest.raises(InputError, match="fractions between 0 and 1"):
+        found.quantile(1.0)
 
 
 def test_more_weights_take_longer_by_the_logarithm():
     """Four times as many: |M| is half at first, ln 2/Λ more time, Λ the growth near the end."""
-    problem, rate = Problem(weight_decay=0.02), 2.0
+    problem, rate = SLOW, 2.0
     few, many = (escape_time(problem, learning_rate=rate, n=n, threshold=0.3).median
                  for n in (10**7, 4 * 10**7))  # fmt: skip
     rest = evolve(problem, learning_rate=rate, t=[200.0], start=(0.0, 1.0)).q[0]
@@ -369,12 +370,6 @@ def test_weights_that_grow_without_bound_are_named():
     linear = Problem(activation=np.positive, weight_decay=0.01)
     with pytest.raises(ConvergenceError, match="grow without bound"):
         evolve(linear, learning_rate=20.0, t=1e4)
-
-
-def test_a_share_of_one_is_no_quantile():
-    found = escape_time(Problem(), learning_rate=2.0, n=1000, threshold=0.3)
-    with pytest.raises(InputError, match="fractions between 0 and 1"):
-        found.quantile(1.0)
 
 
 def test_the_room_exports_the_module():
