@@ -77,7 +77,8 @@ def _print(found: "Trajectory", measured: "Runs | None") -> None:
     title = f"η = {found.learning_rate:g}, {found.batch} samples a step"
     if measured is not None:
         heads += ["M, SGD", "q, SGD"]
-        title += f"; SGD: N = {measured.n}, {len(measured.M)} runs"
+        count = len(measured.M)
+        title += f"; SGD: N = {measured.n}, {count} run" + "s" * (count > 1)
     table = Table(*heads, title=title, title_justify="left")
     columns = found.to_dict()
     names = ("t", "M", "q", "accuracy", "generalization_loss")
