@@ -6,6 +6,7 @@ from fermibose.cavity.figures import draw_descents, draw_trajectory, draw_walk
 from fermibose.cavity.ground import GroundState, ground_state
 from fermibose.cavity.instance import Instance, Pairs, sample_instance
 from fermibose.cavity.messages import Estimate, History, state_evolution
+from fermibose.cavity.online import Runs, sgd
 from fermibose.cavity.sampling import Sampling, hmc
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "History",
     "Instance",
     "Pairs",
+    "Runs",
     "Sampling",
     "amp",
     "belief_propagation",
@@ -24,5 +26,6 @@ __all__ = [
     "ground_state",
     "hmc",
     "sample_instance",
+    "sgd",
     "state_evolution",
 ]

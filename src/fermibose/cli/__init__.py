@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from fermibose.cli.attack import attack, audit
 from fermibose.cli.demo import demo
+from fermibose.cli.dynamics import dynamics
 from fermibose.cli.options import (
     COMMANDS,
     LOOK,
@@ -59,7 +60,7 @@ def add_command(command: Command) -> Command:
     return command
 
 
-for _each in (demo, train, evaluate, attack, audit, theory, cavity, version):
+for _each in (demo, train, evaluate, attack, audit, theory, cavity, dynamics, version):
     add_command(_each)
 
 

@@ -4,11 +4,14 @@ Beside the functions that solve a problem, the parts that single instances are b
 saddle-point equations as a map, and what overlaps predict.
 """
 
+from fermibose.theory import dynamics
 from fermibose.theory.archive import load, save
 from fermibose.theory.broken import BrokenSolution, StableError, solve_broken
 from fermibose.theory.broken_curves import BrokenCurve, critical_point_broken, trace_broken
 from fermibose.theory.curves import SYMBOLS, Curve, draw_stability, missing, trace
+from fermibose.theory.dynamics import times
 from fermibose.theory.fixed_point import ConvergenceError, Steps
+from fermibose.theory.flow import check_batch, check_start, with_slope
 from fermibose.theory.phases import PhaseDiagram, phase_diagram
 from fermibose.theory.points import Failure, Solutions, check_quantity, solve_many
 from fermibose.theory.population import Population, population
@@ -55,11 +58,14 @@ __all__ = [
     "Steps",
     "TransitionWarning",
     "branches",
+    "check_batch",
     "check_quantity",
+    "check_start",
     "critical_point",
     "critical_point_broken",
     "disordered",
     "draw_stability",
+    "dynamics",
     "generalization_loss",
     "load",
     "missing",
@@ -73,6 +79,8 @@ __all__ = [
     "solve_many",
     "specific_heat",
     "susceptibility",
+    "times",
     "trace",
     "trace_broken",
+    "with_slope",
 ]
