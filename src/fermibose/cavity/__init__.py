@@ -4,7 +4,7 @@ from fermibose.cavity.amp import amp
 from fermibose.cavity.bp import belief_propagation, bp_memory
 from fermibose.cavity.figures import draw_descents, draw_trajectory, draw_walk
 from fermibose.cavity.ground import GroundState, ground_state
-from fermibose.cavity.instance import Instance, Pairs, sample_instance
+from fermibose.cavity.instance import Instance, Pairs, Samples, sample_instance
 from fermibose.cavity.messages import Estimate, History, state_evolution
 from fermibose.cavity.sampling import Sampling, hmc
 
@@ -14,6 +14,7 @@ __all__ = [
     "History",
     "Instance",
     "Pairs",
+    "Samples",
     "Sampling",
     "amp",
     "belief_propagation",

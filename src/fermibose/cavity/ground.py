@@ -2,6 +2,8 @@ r"""The energy of the weights of one instance, and its ground states by L-BFGS f
 
 .. math:: E(w) = \sum_μ H_μ(w·x_{μ1}, w·x_{μ2}) + \tfrac{λ_w}{2}|w|^2
 
+for disjoint pairs; samples that meet in many pairs weigh each of them by 1/n or 1/k
+(:mod:`fermibose.cavity.forces`).
 Nothing here knows the cavity method: minimising this energy, and sampling it
 (:mod:`fermibose.cavity.sampling`), is the referee.
 """
@@ -13,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from fermibose.cavity.instance import Instance, check_instance
+from fermibose.cavity.forces import Disjoint, Everyone, Forces, Partners
+from fermibose.cavity.instance import Instance, Pairs, check_instance
 from fermibose.checks import number, whole
 from fermibose.compute import threads
 from fermibose.errors import InputError
@@ -27,22 +30,26 @@ class Landscape:
 
     def __init__(self, instance: Instance) -> None:
         self.problem, train = instance.problem, instance.train
-        self.pairs = len(train)
         if self.problem.hinge is not None:
             raise InputError("a hinge of your own has no known slope: use the softness instead")
         self._patterns = train.x.reshape(-1, instance.n)
-        self._same = train.same[:, None]
         self._phi = _with_slope(self.problem)
+        self._forces: Forces
+        if isinstance(train, Pairs):
+            self._forces = Disjoint(self.problem, train)
+        elif train.meetings is None:
+            self._forces = Everyone(self.problem, train)
+        else:
+            self._forces = Partners(self.problem, train)
+        self.pairs = self._forces.weight  # that the energy of all is of the mean energy of one
 
     def energy_and_gradient(self, w: Array) -> tuple[Array, Array]:
         """E (k,) and ∇E (N, k) of k weight vectors, the columns of w (N, k)."""
-        phi, slope = self._phi((self._patterns @ w).reshape(2, -1, w.shape[1]))
-        D = phi[0] - phi[1]
-        energy, force = self.problem.pair_energy.energy_and_force(D**2, self._same)
-        push = 2 * D * force
-        pull = np.concatenate([push * slope[0], -push * slope[1]])
+        phi, slope = self._phi(self._patterns @ w)
+        energy, pull = self._forces.energy_and_slope(phi)
         decay = self.problem.weight_decay
-        return energy.sum(0) + decay / 2 * (w**2).sum(0), self._patterns.T @ pull + decay * w
+        gradient = self._patterns.T @ (pull * slope) + decay * w
+        return energy + decay / 2 * (w**2).sum(0), gradient
 
     def pair_energy(self, w: Array) -> Array:
         """Mean energy of a training pair, (k,)."""
