@@ -85,16 +85,20 @@ class SampleChannel:
         """Number of nodes."""
         return self._phi.size
 
-    def tilt(self, omega: Array, V: Array, potential: Array, phi: Array, phi2: Array) -> Tilted:
+    def tilt(self, omega: Array, V: Array, potential: Array, own: Array | None) -> Tilted:
         """The densities in a potential of all samples, less what each adds to its own.
 
-        phi, phi2: ⟨φ⟩ and ⟨φ²⟩ of every sample, with which it counts in the potential.
+        own: ⟨φ⟩ and ⟨φ²⟩ of every sample, (2, samples), with which it counts in the potential; None
+        if it does not.
         """
         row, z = self._windows(omega, V, potential)
         values = np.concatenate([self._phi, self._phi])[row]
-        own = (values**2 - 2 * values * phi[:, None] + phi2[:, None]) / (2 * self.samples)
+        felt = potential.ravel()[row]
+        if own is not None:
+            phi, phi2 = own[:, :, None]
+            felt -= (values**2 - 2 * values * phi + phi2) / (2 * self.samples)
         d = z - omega[:, None]
-        exponent = d**2 / (-2 * V[:, None]) - self.problem.beta * (potential.ravel()[row] - own)
+        exponent = d**2 / (-2 * V[:, None]) - self.problem.beta * felt
         top = exponent.max(1)
         p = np.exp(exponent - top[:, None])
         total = p.sum(1)
@@ -169,24 +173,24 @@ class ExhaustiveAmp:
         assert isinstance(samples, Samples)
         self.x, self.x2 = samples.x, samples.x**2
         self.channel, count = SampleChannel(instance.problem, samples), len(samples)
-        sizes = [m.size, m.size, count, count, count]
-        self._ends = np.cumsum(sizes)
+        self._ends = np.cumsum([m.size, m.size, count, 2 * count])
         prior = np.full_like(m, 1 / (self.problem.beta * self.problem.weight_decay))
         # The potential that samples make which feel none.
-        free, none = np.zeros(count), np.zeros((2, self.channel.nodes))
-        tilted = self.channel.tilt(self.x @ m, self.x2 @ prior, none, free, free)
-        self.start = self._join(m, prior, tilted, self.channel.potential(tilted), f=free)
+        none = np.zeros((2, self.channel.nodes))
+        tilted = self.channel.tilt(self.x @ m, self.x2 @ prior, none, own=None)
+        potential = self.channel.potential(tilted)
+        self.start = self._join(m, prior, tilted, potential, f=np.zeros(count))
 
     def _join(self, m: Array, v: Array, tilted: Tilted, potential: Array, f: Array) -> Array:
         return np.concatenate([m, v, f, tilted.phi, tilted.phi2, potential.ravel()])
 
     def sweep(self, x: Array) -> tuple[Array, Marginals]:
         """One undamped sweep."""
-        old_m, old_v, old_f, phi, phi2, h = np.split(x, self._ends)
+        old_m, old_v, old_f, own, h = np.split(x, self._ends)
         old_h = h.reshape(2, -1)
         V = self.x2 @ old_v
         omega = self.x @ old_m - V * old_f
-        tilted = self.channel.tilt(omega, V, old_h, phi, phi2)
+        tilted = self.channel.tilt(omega, V, old_h, own.reshape(2, -1))
         potential = self.channel.potential(tilted)
         A = -(tilted.df @ self.x2)
         v = variances(self.problem, A)
