@@ -43,6 +43,29 @@ def test_amp_beside_the_theory(tmp_path, damping):
     assert (tmp_path / "amp_n60_seed3.png").stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("method", ["amp", "ground"])
+def test_all_pairs(tmp_path, monkeypatch, method):
+    """The theory's own numbers are not the point here: they stand beside those of the instance."""
+    asked = []
+    monkeypatch.setattr("fermibose.theory.solve", lambda p: asked.append(p) or solve(Problem()))
+    options = ("--pairing", "all", "--samples", "1", "--mislabelled", "0.1", "--exact")
+    output = run(*options, "--method", method, "--n", "60", "--output", str(tmp_path))
+    beta = math.inf if method == "ground" else 50.0
+    problem = Problem(samples=1.0, pairing="all", mislabelled=0.1, beta=beta)
+    assert asked == [problem]
+    instance = sample_instance(problem, 60, counts="exact")
+    found = (amp if method == "amp" else ground_state)(instance)
+    assert f"{method}, N = 60, all pairs of 60 samples" in output
+    assert f"mean weight |M| │ {abs(found.M):.5f}" in output
+    assert found.verdict in output
+    assert (tmp_path / f"{method}_n60_seed0.png").stat().st_size > 10_000
+
+
+def test_belief_propagation_of_all_pairs_is_refused():
+    with pytest.raises(InputError, match="with all pairs use --method amp"):
+        run("--pairing", "all", "--method", "bp", "--n", "20")
+
+
 def test_what_does_not_converge_is_printed_as_such(tmp_path):
     output = run("--alpha", "2.5", "--n", "40", "--max-iterations", "5", "--output", str(tmp_path))
     assert "did not converge in 5 sweeps" in output

@@ -17,6 +17,8 @@ At a fixed point the free energy of the instance, −ln ∫dw e^{−βE(w)} per 
 The last term of ω (Onsager's) removes what pair μ itself told the weights one sweep before. Damped
 means remember earlier sweeps too, so f is damped with them: without that the correction belongs to
 other means than those it corrects, and the iteration neither settles nor has the right q.
+
+All pairs of samples have equations of their own: :mod:`fermibose.cavity.exhaustive`.
 """
 
 import math
@@ -25,9 +27,18 @@ import numpy as np
 
 from fermibose import checks
 from fermibose.cavity.channel import Moments, PairChannel
+from fermibose.cavity.exhaustive import ExhaustiveAmp
 from fermibose.cavity.instance import Instance, Pairs, symmetric
-from fermibose.cavity.messages import Estimate, Marginals, pass_messages, start_means, variances
+from fermibose.cavity.messages import (
+    Estimate,
+    Marginals,
+    Messages,
+    pass_messages,
+    start_means,
+    variances,
+)
 from fermibose.compute import threads
+from fermibose.errors import InputError
 from fermibose.theory import Array
 
 
@@ -62,12 +73,13 @@ class _Amp:
     memory = 20
 
     def __init__(self, instance: Instance, m: Array) -> None:
-        problem = instance.problem
-        self.problem, self.same = problem, instance.train.same
-        self.channel, self.products = PairChannel(problem), _Products(instance.train)
+        problem, pairs = instance.problem, instance.train
+        assert isinstance(pairs, Pairs)
+        self.problem, self.same = problem, pairs.same
+        self.channel, self.products = PairChannel(problem), _Products(pairs)
         self.n = m.size
         prior = np.full_like(m, 1 / (problem.beta * problem.weight_decay))
-        self.start = np.concatenate([m, prior, np.zeros(2 * len(instance.train))])
+        self.start = np.concatenate([m, prior, np.zeros(2 * len(pairs))])
 
     def sweep(self, x: Array) -> tuple[Array, Marginals]:
         """One undamped sweep."""
@@ -126,9 +138,22 @@ def amp(
     Where it does not converge the estimate says so (``converged``, ``verdict``).
     """
     m = start_means(instance, start, seed, least=2)
+    train = instance.train
+    pairs = isinstance(train, Pairs)
     checks.memory(
-        f"AMP keeps the products of {len(instance.train)} pairs of N = {instance.n} inputs in",
-        24.0 * instance.n * len(instance.train),
-        "use a smaller n or alpha",
+        f"AMP keeps the products of {len(train)} {'pairs' if pairs else 'samples'} of "
+        f"N = {instance.n} inputs in",
+        (24.0 if pairs else 8.0) * instance.n * len(train),
+        f"use a smaller n or {'alpha' if pairs else 'samples'}",
     )
-    return pass_messages(instance, _Amp(instance, m), damping, tol, max_iterations, show)
+    messages: Messages
+    if isinstance(train, Pairs):
+        messages = _Amp(instance, m)
+    elif train.meetings is None:
+        messages = ExhaustiveAmp(instance, m)
+    else:
+        raise InputError(
+            "AMP is for samples that meet all others (partners=None) or for disjoint pairs "
+            '(pairing="disjoint"): with a few partners each, use hmc() or ground_state()'
+        )
+    return pass_messages(instance, messages, damping, tol, max_iterations, show)

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from fermibose import checks
 from fermibose.cavity.channel import PairChannel
-from fermibose.cavity.instance import Instance, symmetric
+from fermibose.cavity.instance import Instance, Pairs, symmetric
 from fermibose.cavity.messages import Estimate, Marginals, pass_messages, start_means, variances
 from fermibose.compute import threads
+from fermibose.errors import InputError
 from fermibose.theory import Array
 
 _BLOCK = 20_000  # messages integrated at a time
@@ -49,10 +50,11 @@ class _Bp:
     memory = _MEMORY
 
     def __init__(self, instance: Instance, m: Array) -> None:
-        problem = instance.problem
-        self.problem, self.train = problem, instance.train
+        problem, pairs = instance.problem, instance.train
+        assert isinstance(pairs, Pairs)
+        self.problem, self.train = problem, pairs
         self.channel = PairChannel(problem)
-        self.shape = (2, len(instance.train), instance.n)
+        self.shape = (2, len(pairs), instance.n)
         prior = np.full_like(m, 1 / (problem.beta * problem.weight_decay))
         self.start = np.concatenate([np.tile(m, self.shape[1]), np.tile(prior, self.shape[1])])
 
@@ -123,6 +125,11 @@ def belief_propagation(
     """
     # A pair's fields must vary without the weight left out, too.
     m = start_means(instance, start, seed, least=3)
+    if not isinstance(instance.train, Pairs):
+        raise InputError(
+            "belief propagation is for disjoint pairs: amp() is the algorithm for all pairs of "
+            "samples"
+        )
     pairs = len(instance.train)
     checks.memory(
         f"belief propagation with N = {instance.n} and P = {pairs} keeps {instance.n * pairs} "

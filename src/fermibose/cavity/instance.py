@@ -1,4 +1,8 @@
-"""One finite instance: pairs of patterns from two Gaussian clusters, for training and testing."""
+"""One finite instance: patterns of two Gaussian clusters, for training and testing.
+
+Training patterns come in disjoint pairs, or as samples that are paired with all others or with some
+of them; test patterns in pairs.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -48,10 +52,41 @@ class Pairs:
                 "pairs need x of shape (2, pairs, N) and y of shape (2, pairs), got "
                 f"{self.x.shape} and {self.y.shape}"
             )
-        if not np.isfinite(self.x).all():
-            raise InputError("the patterns contain NaN or infinite values: clean them first")
-        if not np.isin(self.y, (-1, 1)).all():
-            raise InputError("labels must be -1 or 1")
+        _check_patterns(self.x, self.y)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Patterns x = y m/N·1 + Δ/√N·noise that meet in more than one pair each.
+
+    A pair is a boson pair if both are taught the same label. Among all pairs of n samples each has
+    the weight 1/n; if every sample has k partners, 1/k. In total that is n/2 (all: less ½).
+    """
+
+    x: Array  # (samples, N)
+    y: NDArray[np.int64]  # (samples,): class, ±1
+    taught: NDArray[np.int64]  # (samples,): the label learnt; not y where mislabelled
+    meetings: NDArray[np.int64] | None = None  # (2, pairs): who meets whom; None is everyone
+
+    def __len__(self) -> int:
+        return int(self.x.shape[0])
+
+    def __post_init__(self) -> None:
+        shapes = (self.x.shape[:1], self.y.shape, self.taught.shape)
+        if self.x.ndim != 2 or len(set(shapes)) > 1 or len(self) < 2:
+            raise InputError(
+                "samples need x of shape (samples, N) with two samples or more, and y and taught "
+                f"of shape (samples,), got {self.x.shape}, {self.y.shape} and {self.taught.shape}"
+            )
+        _check_patterns(self.x, self.y)
+        _check_patterns(self.x, self.taught)
+
+
+def _check_patterns(x: Array, y: NDArray[np.int64]) -> None:
+    if not np.isfinite(x).all():
+        raise InputError("the patterns contain NaN or infinite values: clean them first")
+    if not np.isin(y, (-1, 1)).all():
+        raise InputError("labels must be -1 or 1")
 
 
 def symmetric(a: Array, b: Array, c: Array) -> Array:
@@ -61,17 +96,17 @@ def symmetric(a: Array, b: Array, c: Array) -> Array:
 
 @dataclass(frozen=True)
 class Instance:
-    """A problem with N weights and P = αN training pairs, and pairs never trained on."""
+    """A problem with N weights, its P = αN training pairs or n = γN samples, and new pairs."""
 
     problem: Problem
-    train: Pairs
+    train: Pairs | Samples  # as the problem's pairing is "disjoint" or "all"
     test: Pairs
     seed: int  # everything about the instance follows from it
 
     @property
     def n(self) -> int:
         """Number of weights N."""
-        return int(self.train.x.shape[2])
+        return int(self.train.x.shape[-1])
 
     def at(self, beta: float) -> "Instance":
         """The same data at another inverse temperature."""
@@ -101,6 +136,11 @@ class Instance:
 
     def __post_init__(self) -> None:
         checks.whole("seed", self.seed, least=0)
+        if isinstance(self.train, Samples) != (self.problem.pairing == "all"):
+            raise InputError(
+                f'a problem of pairing "{self.problem.pairing}" is not trained with '
+                f"{type(self.train).__name__}: disjoint pairs are Pairs, all others Samples"
+            )
 
 
 def check_instance(instance: Any) -> None:
@@ -116,43 +156,127 @@ def sample_instance(
     seed: int = 0,
     counts: Counts = "random",
     test_pairs: int = 500,
+    partners: int | None = None,
 ) -> Instance:
-    """Draw P = αN pairs of patterns with N = ``n`` inputs, and ``test_pairs`` further ones.
+    """Draw P = αN pairs, or γN samples, of N = ``n`` inputs each, and ``test_pairs`` further pairs.
 
     counts: "random" makes each pair a boson pair with probability ρ; "exact" takes round(ρP) of
-    them, in random order. Labels of a pair are (y, y) or (y, −y) with y = ±1 at random.
+    them, in random order. Labels of a pair are (y, y) or (y, −y) with y = ±1 at random. Of samples,
+    "exact" makes exact the sizes of the classes and how many of each are mislabelled.
+
+    partners: with pairing "all", how many others each sample is paired with, at random: 1 pairs
+    them off (disjoint pairs, of these very samples), None takes all pairs. Energies are of the same
+    total weight. Test pairs have correct labels.
     """
     if not isinstance(problem, Problem):
         raise InputError(f"sample_instance needs a fermibose.theory.Problem, got {problem!r}")
     for name, value, least in (("n", n, 1), ("test_pairs", test_pairs, 1), ("seed", seed, 0)):
         checks.whole(name, value, least=least)
     checks.choice("counts", counts, get_args(Counts))
-    pairs = round(problem.load * n)
-    if pairs < 1:
+    everyone = problem.pairing == "all"
+    load, told, what = (
+        (problem.samples, "samples", "sample") if everyone else (problem.alpha, "alpha", "pair")
+    )
+    assert load is not None
+    size = round(load * n)
+    if size < 1 + everyone:
         raise InputError(
-            f"alpha = {problem.load:g} leaves no training pair at n = {n}: use n >= "
-            f"{math.ceil(0.5 / problem.load) + 1}"
+            f"{told} = {load:g} leaves no training pair at n = {n}: use n >= "
+            f"{math.ceil((0.5 + everyone) / load) + 1}"
         )
     checks.memory(
-        f"{pairs} training and {test_pairs} test pairs of N = {n} inputs take",
-        16.0 * n * (pairs + test_pairs),
-        "use a smaller n or alpha",
+        f"{size} training {what}s and {test_pairs} test pairs of N = {n} inputs take",
+        8.0 * n * (size * (1 if everyone else 2) + 2 * test_pairs),
+        f"use a smaller n or {told}",
     )
+    _check_partners(partners, size if everyone else None)
     rng = np.random.default_rng(seed)
-    train = _sample_pairs(problem, n, pairs, counts, rng)
-    return Instance(problem, train, _sample_pairs(problem, n, test_pairs, counts, rng), int(seed))
+    if not everyone:
+        train = _sample_pairs(problem, n, size, counts, rng)
+        test = _sample_pairs(problem, n, test_pairs, counts, rng)
+        return Instance(problem, train, test, int(seed))
+    test = _sample_pairs(problem, n, test_pairs, counts, rng)
+    samples = _sample_samples(problem, n, size, counts, partners, rng)
+    return Instance(problem, samples, test, int(seed))
+
+
+def _check_partners(partners: int | None, samples: int | None) -> None:
+    """Refuse partners that cannot be found; samples: how many there are, None in disjoint pairs."""
+    if partners is None:
+        return
+    if samples is None:
+        raise InputError('partners goes with pairing="all": disjoint pairs have one each')
+    checks.whole("partners", partners, least=1)
+    if partners > samples // 2:
+        raise InputError(
+            f"{samples} samples may have up to {samples // 2} partners each, got {partners}: use "
+            "fewer, or None for all pairs"
+        )
+    if samples * partners % 2:
+        raise InputError(
+            f"an odd number of samples ({samples}) cannot have {partners} partners each: use an "
+            "even number of either"
+        )
 
 
 def _sample_pairs(
     problem: Problem, n: int, pairs: int, counts: Counts, rng: np.random.Generator
 ) -> Pairs:
     first = rng.choice(np.array([-1, 1]), pairs)
-    if counts == "random":
-        same = rng.random(pairs) < problem.rho
-    else:
-        same = rng.permutation(pairs) < round(problem.rho * pairs)
+    same = _chosen(problem.bosons, pairs, counts, rng)
     y = np.stack([first, np.where(same, first, -first)])
-    x = rng.standard_normal((2, pairs, n))
+    return Pairs(_patterns(problem, n, y, rng), y)
+
+
+def _sample_samples(
+    problem: Problem,
+    n: int,
+    samples: int,
+    counts: Counts,
+    partners: int | None,
+    rng: np.random.Generator,
+) -> Samples:
+    y = np.where(_chosen(problem.balance, samples, counts, rng), 1, -1)
+    taught = y.copy()
+    for members in (np.flatnonzero(y == 1), np.flatnonzero(y == -1)):
+        wrong = _chosen(problem.mislabelled, members.size, counts, rng)
+        taught[members[wrong]] *= -1
+    x = _patterns(problem, n, y, rng)
+    # Last, so that the same seed has the same samples whatever their partners.
+    meetings = None if partners is None else _meetings(samples, partners, rng)
+    return Samples(x, y, taught, meetings)
+
+
+def _chosen(share: float, size: int, counts: Counts, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which of ``size`` belong to a share of them."""
+    if counts == "random":
+        return rng.random(size) < share
+    return rng.permutation(size) < round(share * size)
+
+
+def _patterns(problem: Problem, n: int, y: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    """One pattern for each label, shape (*y, n)."""
+    x = rng.standard_normal((*y.shape, n))
     x *= problem.delta / math.sqrt(n)
-    x += (y * (problem.m / n))[:, :, None]
-    return Pairs(x, y)
+    x += (y * (problem.m / n))[..., None]
+    return x
+
+
+def _meetings(samples: int, partners: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """A random graph in which everyone has so many partners, shape (2, pairs).
+
+    Places are paired off at random; a pair of somebody with himself, or a second one of the same
+    two, exchanges an end with a pair drawn at random until there is none.
+    """
+    ends = rng.permutation(np.repeat(np.arange(samples), partners)).reshape(2, -1)
+    pairs = ends.shape[1]
+    while True:
+        names = ends.min(0) * samples + ends.max(0)
+        first = np.zeros(pairs, dtype=bool)
+        first[np.unique(names, return_index=True)[1]] = True
+        flawed = np.flatnonzero((ends[0] == ends[1]) | ~first)
+        if not flawed.size:
+            return ends
+        for pair in flawed:
+            other = rng.integers(pairs)
+            ends[1, [pair, other]] = ends[1, [other, pair]]

@@ -208,7 +208,9 @@ def cavity(
             min=20, help="Length of the walk, after half as many to warm up (hmc; default 2000)."
         ),
     ] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Exactly ρP boson pairs.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Exactly ρP boson pairs, or classes of exact size.")
+    ] = False,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("cavity"),
 ) -> None:
@@ -229,6 +231,8 @@ def cavity(
         beta = math.inf
     if beta is not None:
         problem = replace(problem, beta=beta)
+    if method == "bp" and problem.pairing == "all":
+        raise InputError("--method bp is for disjoint pairs: with all pairs use --method amp")
     if method == "bp" and n > 0:
         _check_memory(problem, n)
     check_folder(output)
@@ -239,7 +243,9 @@ def cavity(
         console.print(f"[yellow]no theory here:[/] {escape(str(error))}", soft_wrap=True)
         theory = None
     found = _run(method, instance, given)
-    _print(found, theory, title=f"{method}, N = {n}, P = {len(instance.train)}")
+    size = len(instance.train)
+    data = f"P = {size}" if problem.pairing == "disjoint" else f"all pairs of {size} samples"
+    _print(found, theory, title=f"{method}, N = {n}, {data}")
     say(found.verdict)
     path = output / f"{method}_n{n}_seed{seed}.png"
     _draw(path, method, found, theory, damped=damping != 0 or method == "bp")
