@@ -12,6 +12,7 @@ from fermibose.theory.fixed_point import ConvergenceError, Steps
 from fermibose.theory.phases import PhaseDiagram, phase_diagram
 from fermibose.theory.points import Failure, Solutions, check_quantity, solve_many
 from fermibose.theory.problem import Array, Problem
+from fermibose.theory.real_data import DataTheory, Prediction, from_dataset
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
@@ -39,9 +40,11 @@ __all__ = [
     "Conjugates",
     "ConvergenceError",
     "Curve",
+    "DataTheory",
     "Failure",
     "Overlaps",
     "PhaseDiagram",
+    "Prediction",
     "Predictions",
     "Problem",
     "SaddlePoint",
@@ -58,6 +61,7 @@ __all__ = [
     "critical_point_broken",
     "disordered",
     "draw_stability",
+    "from_dataset",
     "generalization_loss",
     "load",
     "missing",
