@@ -86,13 +86,24 @@ class Landscape:
 
 
 def ground_state(problem, x, second):
-    """The minimum downhill from a short vector along the difference of the classes."""
-    start = x[second].mean(0) - x[~second].mean(0)
-    found = minimize(
-        Landscape(problem, x, second), 0.1 * start / np.linalg.norm(start), jac=True,
-        method="L-BFGS-B", options={"maxiter": 2000, "maxfun": 3000, "ftol": 1e-14, "gtol": 1e-7},
-    )  # fmt: skip
-    return found.x, float(np.abs(found.jac).max())
+    """The lower of the minima downhill from a short and from a long vector between the classes."""
+    landscape, options = (
+        Landscape(problem, x, second),
+        {"maxiter": 2000, "ftol": 1e-13, "gtol": 1e-6},
+    )
+    between = x[second].mean(0) - x[~second].mean(0)
+    found = [
+        minimize(
+            landscape,
+            length * between / (between @ between),
+            jac=True,
+            method="L-BFGS-B",
+            options=options,
+        )
+        for length in (0.3, 4.0)
+    ]
+    best = min(found, key=lambda minimum: minimum.fun)
+    return best.x, float(np.abs(best.jac).max())
 
 
 def tested(w, x, second):

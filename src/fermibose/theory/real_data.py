@@ -20,9 +20,9 @@ New data have z ~ N(m_c, q_c). The replica equations of two round clusters are t
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -30,12 +30,14 @@ from scipy.special import ndtr
 from fermibose.checks import number, whole
 from fermibose.errors import InputError
 from fermibose.theory.crowd import Crowd, Group, gather
-from fermibose.theory.fixed_point import ConvergenceError, iterate
+from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, iterate
 from fermibose.theory.problem import Array, Problem, check_problem
 
 _GROWTH = 1e-6  # of the stability eigenvalue with β, from which forces that jump count
 _ITERATIONS = 300
 _FIRST = 0.05  # E g′ of a cold start
+_APART = (1.0, 4.0)  # means of z in a cold start, in units of 1/max φ′: close, and saturated
+_ALIKE = 1e-5  # relative difference of energies up to which two states are one
 _V = np.linspace(-9.0, 9.0, 1801)  # a standard normal variable; trapezoidal sums converge at once
 _P = np.exp(-(_V**2) / 2) / np.exp(-(_V**2) / 2).sum()
 
@@ -55,6 +57,7 @@ class Prediction:
     at_eigenvalue: float  # replica symmetry is stable below 1; infinite where forces jump
     residual: float  # largest undamped change of m_c/√q_c, q_c/q_c and χ_c/χ_c
     iterations: int
+    rivals: tuple["Prediction", ...] = ()  # other states, of higher energy
 
     @property
     def accuracy(self) -> float:
@@ -139,32 +142,71 @@ class DataTheory:
         return centred if self.axes is None else centred @ self.axes
 
     def curve(self, sizes: Iterable[int], *, tol: float = 1e-7) -> tuple[Prediction, ...]:
-        """Predictions along sizes, each started from the one before."""
+        """Predictions along sizes, each also tried from the one before."""
         found: list[Prediction] = []
         for n in sizes:
             found.append(self.predict(n, start=found[-1] if found else None, tol=tol))
         return tuple(found)
 
     def predict(self, n: int, *, start: Prediction | None = None, tol: float = 1e-7) -> Prediction:
-        """Solve the equations for n training samples."""
+        """The state of lowest energy for n training samples.
+
+        There can be two: fermions just d_F apart, and all samples where φ saturates, which brings
+        bosons together too. The equations are iterated from either, and from ``start``.
+        """
         n = whole("n", n, least=2)
         tol = number("tol", tol, above=0, below=1)
-        equations = _Equations(self, n, None if start is None else start.crowd)
-        x = equations.cold() if start is None else _vector(start)
-        point = iterate(
-            equations.step, x, tol=tol, max_iterations=_ITERATIONS, accelerate_below=0.3
-        )
-        if not point.converged:
-            raise ConvergenceError(
-                f"the equations of n = {n} were not solved: a residual of {point.residual:.1e} "
-                f"after {point.iterations} steps; start from a neighbouring n, or decay faster",
-                point.x,
+        found: list[Prediction] = []
+        failed: FixedPoint | None = None
+        for begin in (*_APART, start):
+            if begin is None:
+                continue
+            equations = _Equations(self, n, begin.crowd if isinstance(begin, Prediction) else None)
+            x = _vector(begin) if isinstance(begin, Prediction) else equations.cold(begin)
+            point = iterate(
+                equations.step, x, tol=tol, max_iterations=_ITERATIONS, accelerate_below=0.3
             )
-        return equations.prediction(point.x, point.residual, point.iterations)
+            if point.converged:
+                found.append(equations.prediction(point.x, point.residual, point.iterations))
+            elif failed is None or point.residual < failed.residual:
+                failed = point
+        if not found:
+            assert failed is not None
+            raise ConvergenceError(
+                f"the equations of n = {n} were not solved: a residual of {failed.residual:.1e} "
+                f"after {failed.iterations} steps; start from a neighbouring n, or decay faster",
+                failed.x,
+            )
+        found.sort(key=lambda state: state.energy)
+        best = found[0]
+        rivals = [p for p in found[1:] if p.energy > best.energy * (1 + _ALIKE)]
+        return replace(best, rivals=tuple(rivals))
 
 
 def _vector(state: Prediction) -> Array:
     return np.concatenate([state.means, np.log(state.variances), np.log(state.stiffness)])
+
+
+class _Response(NamedTuple):
+    """How the weights answer forces."""
+
+    A: Array
+    noise: tuple[Array, Array]  # A⁻¹ Σ_c
+    signal: Array  # A⁻¹ μ_c, (d, 2)
+
+    def weights(self, force: Array) -> Array:
+        """w̄ = −A⁻¹ Σ_c n_c E_c[g] μ_c."""
+        return -self.signal @ force
+
+
+class _Update(NamedTuple):
+    """What the plain equations make of a state."""
+
+    m: Array
+    q: Array
+    chi: Array
+    norm2: float
+    trace: Array  # tr Σ_c A⁻¹ Σ_d A⁻¹
 
 
 class _Equations:
@@ -173,12 +215,16 @@ class _Equations:
     def __init__(self, theory: DataTheory, n: int, crowd: Crowd | None) -> None:
         self._theory, self._n, self._crowd = theory, n, crowd
 
-    def cold(self) -> Array:
-        """Classes apart by their width, and the response of weak forces."""
+    def cold(self, apart: float) -> Array:
+        """All samples of a class feel one force, which brings the means of z apart."""
         theory = self._theory
-        A = self._hessian(np.full(2, _FIRST))
-        chi = [float(np.trace(np.linalg.solve(A, S))) for S in theory.covariances]
-        return np.array([-0.5, 0.5, 0.0, 0.0, *np.log(chi)])
+        response = self._respond(np.full(2, _FIRST))
+        assert response is not None
+        pull = np.array([1.0, -1.0])  # n_c E[g]
+        m = theory.means @ response.weights(pull)
+        pull *= apart / theory.problem.steepness / abs(m[1] - m[0])
+        new = self._new(response, pull, pull**2 / (self._n * theory.shares))
+        return np.concatenate([new.m, np.log(new.q), np.log(new.chi)])
 
     def _hessian(self, stiffness: Array) -> Array:
         """A = λ_w 1 + Σ n_c E[g′] Σ_c."""
@@ -199,60 +245,56 @@ class _Equations:
 
     def step(self, x: Array) -> tuple[Array, float]:
         """The plain equations, and the undamped change."""
-        new = self._update(self.gather(x), np.exp(x[2:4] / 2))
+        new = self.update(x)
         if new is None:
             # The pairs push the weights apart faster than decay holds them: let them grow.
-            return x + np.array([0.3, 0.3, 0.4, 0.4, 0.4, 0.4]) * [
-                *np.sign(x[:2]),
-                1,
-                1,
-                1,
-                1,
-            ], math.inf
-        m, q, chi, *_ = new
-        old_q, old_chi = np.exp(x[2:4]), np.exp(x[4:])
+            return x + np.array([*(0.3 * np.sign(x[:2])), 0.4, 0.4, 0.4, 0.4]), math.inf
         residual = max(
-            float(np.abs((m - x[:2]) / np.sqrt(q)).max()),
-            float(np.abs(old_q / q - 1).max()),
-            float(np.abs(old_chi / chi - 1).max()),
+            float(np.abs((new.m - x[:2]) / np.sqrt(new.q)).max()),
+            float(np.abs(np.exp(x[2:4]) / new.q - 1).max()),
+            float(np.abs(np.exp(x[4:]) / new.chi - 1).max()),
         )
-        return np.concatenate([m, np.log(q), np.log(chi)]), residual
+        return np.concatenate([new.m, np.log(new.q), np.log(new.chi)]), residual
 
-    def _update(
-        self, crowd: Crowd, width: Array
-    ) -> tuple[Array, Array, Array, float, Array] | None:
-        """m_c, q_c, χ_c, |w|² and the matrix tr Σ_c A⁻¹ Σ_d A⁻¹; None if A is not positive."""
-        theory = self._theory
+    def update(self, x: Array) -> "_Update | None":
+        """What the plain equations make of a state; None if A is not positive."""
+        crowd, n = self.gather(x), self._n * self._theory.shares
         slope, force, force2 = (
             np.array([getattr(a, name) for a in crowd.averages])
             for name in ("slope", "force", "force2")
         )
-        A = self._hessian(slope / width)
+        response = self._respond(slope / np.exp(x[2:4] / 2))
+        return None if response is None else self._new(response, n * force, n * force2)
+
+    def _respond(self, stiffness: Array) -> "_Response | None":
+        theory = self._theory
+        A = self._hessian(stiffness)
         try:
             np.linalg.cholesky(A)
         except np.linalg.LinAlgError:
             return None
-        n = self._n * theory.shares
-        S = theory.covariances
-        both = np.linalg.solve(A, np.concatenate([*S, theory.means.T], axis=1))
         d = A.shape[0]
-        R = [both[:, :d], both[:, d : 2 * d]]  # A⁻¹ Σ_c
-        w = -both[:, 2 * d :] @ (n * force)
+        both = np.linalg.solve(A, np.concatenate([*theory.covariances, theory.means.T], axis=1))
+        return _Response(A, (both[:, :d], both[:, d : 2 * d]), both[:, 2 * d :])
+
+    def _new(self, response: "_Response", force: Array, force2: Array) -> "_Update":
+        """m_c, q_c, χ_c and |w|² of forces n_c E[g] and n_c E[g²]."""
+        w, R = response.weights(force), response.noise
         trace = np.array([[float(np.sum(a * b.T)) for b in R] for a in R])
-        spread = np.array([w @ s @ w for s in S])
-        norm2 = float(w @ w) + sum(
-            k * f * float(np.trace(np.linalg.solve(A, r)))
-            for k, f, r in zip(n, force2, R, strict=True)
+        fluctuation = [float(np.trace(np.linalg.solve(response.A, r))) for r in R]
+        return _Update(
+            m=self._theory.means @ w,
+            q=np.array([w @ S @ w for S in self._theory.covariances]) + trace @ force2,
+            chi=np.array([float(np.trace(r)) for r in R]),
+            norm2=float(w @ w + fluctuation @ force2),
+            trace=trace,
         )
-        chi = np.array([float(np.trace(r)) for r in R])
-        return theory.means @ w, spread + trace @ (n * force2), chi, norm2, trace
 
     def prediction(self, x: Array, residual: float, iterations: int) -> Prediction:
         """Everything that is known at a solution."""
-        theory, crowd = self._theory, self.gather(x)
-        found = self._update(crowd, np.exp(x[2:4] / 2))
+        theory, found, crowd = self._theory, self.update(x), self._crowd
         assert found is not None
-        *_, norm2, trace = found
+        assert crowd is not None
         n = self._n * theory.shares
         bend2, growth = (
             np.array([getattr(a, name) for a in crowd.averages])
@@ -260,7 +302,7 @@ class _Equations:
         )
 
         def largest(strength: Array) -> float:
-            return float(np.abs(np.linalg.eigvals(trace * (n * strength))).max())
+            return float(np.abs(np.linalg.eigvals(found.trace * (n * strength))).max())
 
         return Prediction(
             problem=theory.problem,
@@ -269,7 +311,7 @@ class _Equations:
             means=x[:2],
             variances=np.exp(x[2:4]),
             stiffness=np.exp(x[4:]),
-            norm2=norm2,
+            norm2=found.norm2,
             crowd=crowd,
             at_eigenvalue=math.inf if largest(growth) > _GROWTH else largest(bend2),
             residual=residual,
