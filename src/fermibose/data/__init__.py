@@ -16,6 +16,7 @@ from fermibose.data.datasets import (
 )
 from fermibose.data.idx import content_digest, load_idx, read_idx
 from fermibose.data.openml import load_openml
+from fermibose.data.surrogate import surrogate
 
 __all__ = [
     "NAMES",
@@ -30,4 +31,5 @@ __all__ = [
     "per_class",
     "rank_in_class",
     "read_idx",
+    "surrogate",
 ]

@@ -16,6 +16,7 @@ from fermibose.theory.phases import PhaseDiagram, phase_diagram
 from fermibose.theory.points import Failure, Solutions, check_quantity, solve_many
 from fermibose.theory.population import Population, population
 from fermibose.theory.problem import Array, Problem
+from fermibose.theory.real_data import DataTheory, Prediction, from_dataset
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
@@ -43,10 +44,12 @@ __all__ = [
     "Conjugates",
     "ConvergenceError",
     "Curve",
+    "DataTheory",
     "Failure",
     "Overlaps",
     "PhaseDiagram",
     "Population",
+    "Prediction",
     "Predictions",
     "Problem",
     "SaddlePoint",
@@ -66,6 +69,7 @@ __all__ = [
     "disordered",
     "draw_stability",
     "dynamics",
+    "from_dataset",
     "generalization_loss",
     "load",
     "missing",

@@ -29,19 +29,20 @@ from numpy.typing import NDArray
 
 from fermibose.checks import number, whole
 from fermibose.errors import InputError
-from fermibose.theory.fixed_point import ConvergenceError, Steps, iterate
+from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
 from fermibose.theory.hull import Gap, contact, find_gaps
 from fermibose.theory.panels import Panels, lay
 from fermibose.theory.problem import Array, Problem, check_problem
 
 _REACH = 8.5  # widths of the field beyond which it has no weight
 _RESOLVED, _COARSE = 2.5, 5.0  # widths of the field across a new panel, and across one to renew
-_SHORTER = 0.7  # new panels where old ones that looked fine have lost weight
-_LAYINGS = 30  # of panels, at most; two are usual
+_SHORTER = 0.7  # new panels where those of a solution have lost weight
+_LAYINGS = 60  # of panels, at most; two are usual, a cold start of stiff samples needs more
 _MOST = 250  # panels: where so many do not do, more will not
 _DEPTH = 6  # steps that the acceleration remembers
 _ITERATIONS = 200
-_LOST = 1e-9  # weight of a group that its nodes may miss
+_LOST = 1e-7  # weight of a group that the nodes of a solution may miss; 1e-12 is usual
+_SPILT = 1e-3  # and those of a state on the way to it
 _MARGIN = 1.25  # of new panels, so that they serve a state nearby
 _POINTS = 40  # of a field, in a cold start
 _NUDGE = 0.5  # widths by which a cold start moves labels apart
@@ -151,37 +152,32 @@ def gather(
         if panels.edges[-1] < reach:
             further = _laid(problem, groups, panels, potential, reach, length, coarseness)
             panels, potential = further, panels.potential(start.masses, at=further.nodes)
-    count = 0
+    count, lost = 0, _LOST ** (1 / coarseness)  # errors are powers of the length of panels
     for _ in range(_LAYINGS):
         field = _Field(problem, groups, panels, symmetric, coarseness)
         try:
-            point = iterate(
+            point: FixedPoint | None = iterate(
                 field.step, potential.ravel(), history=Steps(_DEPTH), tol=tol,
                 max_iterations=_ITERATIONS, largest_move=math.inf,
             )  # fmt: skip
         except _Unresolved as unresolved:
-            potential = unresolved.potential
-            length *= _SHORTER if unresolved.fine else 1.0
-            finer = _laid(problem, groups, panels, potential, reach, length, coarseness)
-            panels, potential = finer, panels.interpolate(potential, finer.nodes)
-            count += field.steps
-            if panels.edges.size > _MOST:
+            potential, point = unresolved.potential, None
+        count += field.steps
+        if point is not None:
+            if not point.converged:
                 break
-            continue
-        state = field.spread(point.x)
-        if not point.converged:
+            state = field.spread(point.x)
+            if state.lost <= lost:
+                return Crowd(
+                    groups, state.averages, panels, state.masses, state.lost, point.residual, count
+                )
+            potential, length = point.x.reshape(potential.shape), _SHORTER * length
+        finer = _laid(problem, groups, panels, potential, reach, length, coarseness)
+        panels, potential = finer, panels.interpolate(potential, finer.nodes)
+        if panels.edges.size > _MOST:
             break
-        return Crowd(
-            groups,
-            state.averages,
-            panels,
-            state.masses,
-            state.lost,
-            point.residual,
-            count + point.iterations,
-        )
     raise ConvergenceError(
-        f"the potentials of {len(groups)} groups did not settle in {count + field.steps} steps; "
+        f"the potentials of {len(groups)} groups did not settle in {count} steps; "
         "give a start nearby, or a larger tol"
     )
 
@@ -253,8 +249,7 @@ def _laid(
     """Panels that resolve the fields in given potentials: none is longer than so many widths."""
 
     def too_long(edges: Array) -> NDArray[np.bool_]:
-        inside = np.clip(edges, panels.edges[0], panels.edges[-1])
-        force = panels.interpolate(potential[1], inside)
+        force = panels.interpolate(potential[1], edges)
         long = np.zeros(edges.size - 1, dtype=bool)
         for g in groups:
             v = (edges + g.c * force[g.label] - g.mean) / g.width
@@ -282,8 +277,8 @@ class _State:
 class _Unresolved(Exception):
     """The panels are too coarse for the fields in a potential."""
 
-    def __init__(self, potential: Array, fine: bool) -> None:
-        self.potential, self.fine = potential, fine
+    def __init__(self, potential: Array) -> None:
+        self.potential = potential
 
 
 class _Field:
@@ -298,7 +293,6 @@ class _Field:
         coarseness: float = 1.0,
     ) -> None:
         self.groups, self.panels, self._coarsest = groups, panels, _COARSE * coarseness
-        self._lost = _LOST ** (1 / coarseness)  # errors are powers of the length of panels
         self.labels, self.steps = _labels(groups), 0
         self._even = symmetric and problem.odd
         here = sorted((g.share, g.label, g.mean, g.width, g.c) for g in groups)
@@ -312,8 +306,8 @@ class _Field:
         self.steps += 1
         state = self.spread(x)
         old = x.reshape(3, self.labels, -1)
-        if not state.fine or state.lost > self._lost:
-            raise _Unresolved(old, state.fine)
+        if not state.fine or state.lost > _SPILT:
+            raise _Unresolved(old)
         new = self._symmetrised(self.panels.potential(state.masses))
         return new.ravel(), float(np.abs(new[:2] - old[:2]).max())
 

@@ -29,6 +29,15 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
 _SIGNED = np.sqrt((1 - NODES**2) * WEIGHTS) * (-1.0) ** np.arange(_ORDER)  # barycentric
 
 
+def _lagrange(x: Array) -> Array:
+    """Lagrange's polynomials of the nodes at points of (−1, 1): (points, 16)."""
+    apart = x[:, None] - NODES
+    apart[apart == 0] = 1e-300
+    part = _SIGNED / apart
+    basis: Array = part / part.sum(1, keepdims=True)
+    return basis
+
+
 @dataclass(frozen=True, eq=False)
 class Panels:
     """A line cut into panels, symmetric about 0, with sixteen nodes each."""
@@ -58,20 +67,17 @@ class Panels:
     def basis(self, panel: int, z: Array) -> Array:
         """Lagrange's polynomials of a panel's nodes at z: (points, 16)."""
         left, right = self.edges[panel], self.edges[panel + 1]
-        apart = (2 * z - left - right)[:, None] / (right - left) - NODES
-        apart[apart == 0] = 1e-300
-        part = _SIGNED / apart
-        basis: Array = part / part.sum(1, keepdims=True)
-        return basis
+        return _lagrange((2 * z - left - right) / (right - left))
 
     def interpolate(self, values: Array, z: Array) -> Array:
-        """Functions known on the nodes, (…, nodes), at points z."""
-        panels = [self.locate(x) for x in z]
-        columns = [
-            values[..., self.rows(panel)] @ self.basis(panel, z[k : k + 1])[0]
-            for k, panel in enumerate(panels)
-        ]
-        return np.stack(columns, axis=-1)
+        """Functions known on the nodes, (…, nodes), at points z; beyond the ends as at the ends."""
+        z = np.clip(z, self.edges[0], self.edges[-1])
+        panels = np.clip(np.searchsorted(self.edges, z, side="right") - 1, 0, self.edges.size - 2)
+        left, right = self.edges[panels], self.edges[panels + 1]
+        basis = _lagrange((2 * z - left - right) / (right - left))
+        own = values.reshape(*values.shape[:-1], -1, _ORDER)[..., panels, :]
+        interpolated: Array = (own * basis).sum(-1)
+        return interpolated
 
     def rows(self, panel: int) -> slice:
         """The nodes of a panel."""

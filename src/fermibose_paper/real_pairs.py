@@ -1,0 +1,217 @@
+"""One unit on pairs of classes of real images: predictions from their moments against training.
+
+Means and covariances are measured on a pool of images; units are trained on all pairs of n images
+drawn from it (or from Gaussian classes with its moments) and tested on images outside of it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fermibose.cavity import Instance, Pairs, Samples, ground_state
+from fermibose.data import Dataset, load_dataset, surrogate
+from fermibose.plotting import COLOURS
+from fermibose.statistics import summary
+from fermibose.theory import Problem, from_dataset
+from fermibose_paper.job import Job, measurement
+from fermibose_paper.scale import Scale
+from fermibose_paper.series import finished, legend
+from fermibose_paper.store import Row
+from fermibose_paper.verdict import Verdict
+
+COMPONENTS = 100
+SOURCES = {"real": "real images", "gaussian": "Gaussian surrogate"}
+PAIRS = (
+    ("mnist", 3, 8),
+    ("mnist", 4, 9),
+    ("mnist", 0, 1),
+    ("fashion-mnist", 0, 6),
+    ("fashion-mnist", 7, 9),
+)
+JUDGED = 200  # images from which on a prediction must hold
+_BUNDLED = "mnist5k"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Two classes of a data set: a pool of training images, and the others for testing."""
+
+    dataset: str
+    first: int
+    second: int
+    folder: str | None
+
+    def load(self) -> Dataset:
+        """Images of both classes; of the bundled sample, the larger part is the pool."""
+        data = load_dataset(self.dataset, folder=self.folder)
+        if self.dataset == _BUNDLED:
+            data = replace(
+                data, x_train=data.x_test, y_train=data.y_test,
+                x_test=data.x_train, y_test=data.y_train,
+            )  # fmt: skip
+        kept: dict[str, Any] = {}
+        for part in ("train", "test"):
+            x, y = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
+            mine = np.isin(y, (self.first, self.second))
+            kept |= {f"x_{part}": x[mine], f"y_{part}": y[mine]}
+        return replace(data, **kept)
+
+
+def _problem() -> Problem:
+    return Problem(pairing="all", beta=math.inf, weight_decay=1.0)
+
+
+@measurement("pair-prediction", version=1)
+def measure_prediction(
+    *, dataset: str, pair: list[int], sizes: list[int], data: Dataset, seed: int = 0
+) -> dict[str, Any]:
+    """What the theory predicts of units trained on so many images; nothing is random."""
+    theory = from_dataset(
+        data.x_train, data.y_train, classes=(pair[0], pair[1]), components=COMPONENTS,
+        problem=_problem(),
+    )  # fmt: skip
+    curve = theory.curve(sizes)
+    names = ("accuracy", "fermion_distance", "boson_distance", "training_energy", "at_eigenvalue")
+    found: dict[str, Any] = {name: [float(getattr(p, name)) for p in curve] for name in names}
+    found["at_eigenvalue"] = [a if math.isfinite(a) else None for a in found["at_eigenvalue"]]
+    return {"predicted": found}
+
+
+@measurement("pair-unit", version=1)
+def measure_unit(
+    *, dataset: str, pair: list[int], n: int, source: str, data: Dataset, seed: int = 0
+) -> dict[str, Any]:
+    """A unit trained on all pairs of n images, or of n Gaussian ones with their moments.
+
+    Real units are tested on images, Gaussian ones on Gaussian data of the same law.
+    """
+    theory = from_dataset(
+        data.x_train, data.y_train, classes=(pair[0], pair[1]), components=COMPONENTS,
+        problem=_problem(),
+    )  # fmt: skip
+    if source == "gaussian":
+        data = surrogate(data, order=2, seed=seed)
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(len(data.x_train))[:n]
+    x, y = theory.project(data.x_train[chosen]), _signs(data.y_train[chosen], pair)
+    new, labels = theory.project(data.x_test), _signs(data.y_test, pair)
+    test = Pairs(np.stack([new[:1], new[-1:]]), np.stack([labels[:1], labels[-1:]]))
+    between = x[y > 0].mean(0) - x[y < 0].mean(0)
+    instance = Instance(theory.problem, Samples(x, y, y), test, seed)
+    ends = [
+        ground_state(instance, restarts=1, start=length * between / (between @ between))
+        for length in (0.3, 4.0)  # fermions just apart, or all outputs saturated
+    ]
+    best = min(ends, key=lambda end: end.energy)
+    w = best.weights * np.sign((y * (x @ best.weights)).mean())
+    z = new @ w
+    outputs = [np.tanh(z[labels == sign]) for sign in (-1, 1)]
+    first, second = (np.array([(o**k).mean() for o in outputs]) for k in (1, 2))
+    share = np.array([len(o) for o in outputs]) / len(z)
+    return {
+        "accuracy": float((np.sign(z) == labels).mean()),
+        "fermion_distance": float(second.sum() - 2 * first.prod()),
+        "boson_distance": float(share**2 @ (2 * (second - first**2)) / (share**2).sum()),
+        "training_energy": best.training_loss,
+        "converged": best.converged,
+    }
+
+
+def _signs(y: Any, pair: Sequence[int]) -> Any:
+    """−1 for the first class, 1 for the second."""
+    return np.where(y == pair[0], -1, 1)
+
+
+def pair_jobs(scale: Scale) -> list[Job]:
+    """Predictions and units; of the bundled images one pair of digits and few sizes."""
+    pairs, sizes, draws = PAIRS, (50, 100, 200, 500, 1000, 1500, 3000), 10
+    if scale.sample:
+        pairs, sizes, draws = PAIRS[:1], (50, 100, 200, 400), 4
+    jobs = []
+    for name, first, second in pairs:
+        dataset = scale.dataset if name == "mnist" else name
+        if dataset in scale.lost:
+            continue
+        data = Classes(dataset, first, second, scale.folder_of(dataset))
+        shared = {"dataset": dataset, "pair": [first, second]}
+        jobs.append(Job(measure_prediction, shared | {"sizes": list(sizes)}, 0, data))
+        jobs += [
+            Job(measure_unit, shared | {"n": n, "source": source}, seed, data)
+            for source in SOURCES
+            for n in sizes
+            for seed in range(draws)
+        ]
+    return jobs
+
+
+def _curves(rows: Sequence[Row], pair: Sequence[int], dataset: str, name: str) -> Any:
+    """Sizes, what is predicted there, and what units reach, by source."""
+    where = {"dataset": dataset, "pair": list(pair)}
+    predicted = finished(rows, "predicted", **where)
+    if not predicted:
+        return None
+    sizes = predicted[0].params["sizes"]
+    units = {
+        source: [
+            [r.result[name] for r in finished(rows, name, **where, source=source, n=n)]
+            for n in sizes
+        ]
+        for source in SOURCES
+    }
+    return np.array(sizes), np.array(predicted[0].result["predicted"][name]), units
+
+
+def pair_verdicts(rows: Sequence[Row], figure: str) -> list[Verdict]:
+    """Mean distance of predicted and reached accuracy, from ``JUDGED`` images on."""
+    verdicts = []
+    for dataset, first, second in _known(rows):
+        found = _curves(rows, (first, second), dataset, "accuracy")
+        if found is None:
+            continue
+        sizes, predicted, units = found
+        for source, told in SOURCES.items():
+            gaps = [
+                abs(float(np.mean(values)) - p)
+                for n, p, values in zip(sizes, predicted, units[source], strict=True)
+                if n >= JUDGED and values
+            ]
+            verdicts.append(
+                Verdict.at_most(
+                    figure, f"{dataset}, {first} against {second}, {told}: mean gap of accuracy",
+                    100 * float(np.mean(gaps)) if gaps else None, bound=1.0, unit="points",
+                    note=f"{JUDGED} to {sizes[-1]} images", unpublished=True,
+                )
+            )  # fmt: skip
+    return verdicts
+
+
+def _known(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
+    """The pairs of classes that were predicted."""
+    runs = finished(rows, "predicted")
+    return sorted({(r.params["dataset"], *r.params["pair"]) for r in runs})
+
+
+def draw_pair(ax: Any, rows: Sequence[Row], pair: tuple[str, int, int]) -> None:
+    """Accuracy against the number of images: theory, real images, surrogates."""
+    known = [k for k in _known(rows) if k[1:] == pair[1:]]
+    ax.set(
+        xscale="log",
+        xlabel="training images n",
+        title=f"test accuracy, {pair[1]} against {pair[2]}",
+    )
+    if not known:
+        return
+    sizes, predicted, units = _curves(rows, known[0][1:], known[0][0], "accuracy")
+    ax.plot(sizes, predicted, color=COLOURS["theory"], label="theory, no fitted parameter")
+    for (source, label), (colour, shift) in zip(
+        SOURCES.items(), (("machine", 1.03), ("boson", 0.97)), strict=True
+    ):
+        lines = [(n, *summary(v)[:2]) for n, v in zip(sizes, units[source], strict=True) if v]
+        if lines:
+            at, mean, error = np.nan_to_num(np.array(lines)).T
+            ax.errorbar(at * shift, mean, error, fmt="o", ms=4, lw=1, capsize=2,
+                        color=COLOURS[colour], label=label)  # fmt: skip
+    legend(ax, fontsize=8)
