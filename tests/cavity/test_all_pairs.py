@@ -108,6 +108,18 @@ def test_a_sweep_is_the_printed_sum():
     )
 
 
+def test_a_potential_that_still_moves_has_not_converged():
+    """Where no sample is, a wrong potential moves no weight, but it is mended in the sweep."""
+    instance = sample_instance(everyone(1.5, beta=5.0), 10, seed=1)
+    messages = ExhaustiveAmp(instance, np.random.default_rng(0).standard_normal(10))
+    x = messages.start
+    for _ in range(150):
+        x = (x + messages.sweep(x)[0]) / 2
+    assert messages.sweep(x)[1].change < 1e-8
+    x[-3:] += 0.01  # at the last nodes
+    assert messages.sweep(x)[1].change == pytest.approx(0.01, rel=1e-3)
+
+
 # Fixed points
 
 
