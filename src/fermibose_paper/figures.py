@@ -15,6 +15,7 @@ from fermibose_paper import (
     instances,
     rho,
     robustness,
+    theory_beyond,
     tuning,
 )
 from fermibose_paper.job import Job
@@ -56,6 +57,7 @@ FIGURES: dict[str, PaperFigure] = {
     "fig5": fig5,
     "rho": rho,
     "beyond": beyond,
+    "theory-beyond": theory_beyond,
 }
 EXPERIMENTS: dict[str, Experiment] = {
     "robustness": robustness,

@@ -24,7 +24,7 @@ from fermibose_paper.verdict import Verdict
 
 COMPONENTS = 100
 SOURCES = {"real": "real images", "gaussian": "Gaussian surrogate"}
-PAIRS = (
+PAIRS: Sequence[tuple[str, int, int]] = (
     ("mnist", 3, 8),
     ("mnist", 4, 9),
     ("mnist", 0, 1),
@@ -127,9 +127,9 @@ def _signs(y: Any, pair: Sequence[int]) -> Any:
 
 def pair_jobs(scale: Scale) -> list[Job]:
     """Predictions and units; of the bundled images one pair of digits and few sizes."""
-    pairs, sizes, draws = PAIRS, (50, 100, 200, 500, 1000, 1500, 3000), 10
+    pairs, sizes, draws = PAIRS, [50, 100, 200, 500, 1000, 1500, 3000], 10
     if scale.sample:
-        pairs, sizes, draws = PAIRS[:1], (50, 100, 200, 400), 4
+        pairs, sizes, draws = PAIRS[:1], [50, 100, 200, 400], 4
     jobs = []
     for name, first, second in pairs:
         dataset = scale.dataset if name == "mnist" else name

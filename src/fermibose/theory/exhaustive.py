@@ -41,7 +41,8 @@ _TAIL = (6.0, 5.4)  # widths of the field that a fine and a coarse grid cover
 _REACH = (6.0, 5.4)  # thermal widths that z reaches further than the field and its displacement
 _CORE = 2.5  # where φ changes, in units of 1/max φ′
 _SMOOTH = 0.1  # distance of nodes of the field around 0 where it is smooth, in the same units
-_COMPETING = 0.015  # −cF'' times e^{−v²/2} from which on competing minima cost accuracy
+_COMPETING = 2.5  # −cF'' beyond which minima compete
+_FELT = 2e-3  # the same times e^{−v²/2}, beyond which it matters
 _NOISE = 0.4  # distance of nodes of the field in units of its width, at most
 _ROOM = 1.15  # what a state's extent is multiplied by, so that it may grow
 _FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z
@@ -229,7 +230,8 @@ class Exhaustive:
         if not self._compete:
             c, density = self.problem.delta**2 * state.chi, np.exp(-(now.field.v[1:] ** 2) / 2)
             bend = np.diff(self._force(now), axis=0) / np.diff(now.field.axis.nodes)[:, None]
-            self._compete = bool((-c * bend * density[:, None]).max() > _COMPETING)
+            felt = -c * bend * density[:, None]
+            self._compete = bool(np.any((felt > _FELT) & (-c * bend > _COMPETING)))
             now = self._iterated(state) if self._compete else now
         return now
 
