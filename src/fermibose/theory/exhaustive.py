@@ -40,7 +40,7 @@ from fermibose.theory.solution import Overlaps
 _TAIL = (6.0, 5.4)  # widths of the field that a fine and a coarse grid cover
 _REACH = (6.0, 5.4)  # thermal widths that z reaches further than the field and its displacement
 _CORE = 2.5  # where φ changes, in units of 1/max φ′
-_SMOOTH = 0.1  # distance of nodes of the field around 0 where it is smooth, in the same units
+_SMOOTH = 0.07  # distance of nodes of the field around 0 where it is smooth, in the same units
 _COMPETING = 2.5  # −cF'' beyond which minima compete
 _FELT = 2e-3  # the same times e^{−v²/2}, beyond which it matters
 _NOISE = 0.4  # distance of nodes of the field in units of its width, at most
@@ -116,8 +116,8 @@ class Settled:
 
     field: Field
     kernels: Array  # (order, ω, z)
-    h: Array  # (2, z)
-    mass: Array  # (2, z): ρ with the weights of the nodes
+    h: Array  # (labels, z)
+    mass: Array  # (labels, z): ρ with the weights of the nodes
     lowest: Array  # (kinds,): least h
     boltzmann: Array  # (z, kinds): e^{_LIFT − β(h − lowest)}
     Z: Array  # (ω, kinds)
@@ -138,7 +138,8 @@ class Exhaustive:
         every = kinds(problem)
         # If the labels are mirror images of each other, one of them does, counted twice.
         self._kinds = [k for k in every if k.label == 0] if self._mirrored else every
-        self._shares = np.array([g.share for g in self._kinds]) * (1 + self._mirrored)
+        self._labels = 1 if self._mirrored else 2
+        self._shares = np.array([k.share for k in self._kinds]) * (2 / self._labels)
         short, steep = int(coarseness > 1), problem.steepness
         self._tail, self._c = _TAIL[short], problem.delta**2 * state.chi
         s = math.sqrt(self._c / problem.beta)
@@ -174,7 +175,7 @@ class Exhaustive:
         force = self._force(now)
         slope = 2 * float((weight * v * force).sum())
         # With h not yet quite that of ρ, the error of this form is of second order.
-        pairs = float((now.mass * (self._potentials(now.mass) - 2 * now.h)).sum())
+        pairs = self._sum(now.mass * (self._potentials(now.mass) - 2 * now.h))
         # Rounding must not break the symmetry.
         along_labels = 0.0 if _symmetric(self.problem, state) else float((weight * force).sum())
         return Averages(
@@ -213,7 +214,11 @@ class Exhaustive:
     def energy(self, state: Overlaps) -> float:
         """Mean H of a training pair, ⟨ρHρ⟩."""
         mass = self.settled(state).mass
-        return float((mass * self._potentials(mass)).sum())
+        return self._sum(mass * self._potentials(mass))
+
+    def _sum(self, terms: Array) -> float:
+        """Over the samples of both labels."""
+        return 2 / self._labels * float(terms.sum())
 
     def settled(self, state: Overlaps) -> Settled:
         """The potentials of a state; kept for the last one."""
@@ -245,7 +250,7 @@ class Exhaustive:
         kernels = self._kernels(state.chi, field, order=1)
 
         def step(x: Array) -> tuple[Array, float]:
-            mass = self._tilt(x.reshape(2, -1), kernels, field).mass
+            mass = self._tilt(x.reshape(self._labels, -1), kernels, field).mass
             new = self._potentials(self._symmetrised(mass) if symmetric else mass)
             change = new.ravel() - x
             return x + _DAMPING * change, self.problem.beta * float(np.abs(change).max())
@@ -254,11 +259,11 @@ class Exhaustive:
         if self._searching:
             tol = max(tol, _SEARCHED * step(h.ravel())[1])
         point = self._solve(step, h, tol, history)
-        found = self._tilt(point.x.reshape(2, -1), kernels, field)
+        found = self._tilt(point.x.reshape(self._labels, -1), kernels, field)
         if not symmetric and self._turned(found.mass, side):
             history = Steps(_MEMORY)
             point = self._solve(step, self._mirror(found.h), tol, history)
-            found = self._tilt(point.x.reshape(2, -1), kernels, field)
+            found = self._tilt(point.x.reshape(self._labels, -1), kernels, field)
         self._known[symmetric, side] = (found.h, history.elsewhere())
         return replace(found, chi=state.chi, residual=0.0 if point.converged else point.residual)
 
@@ -277,8 +282,8 @@ class Exhaustive:
     def _turned(self, mass: Array, side: bool) -> bool:
         """Whether the samples are on the other side than their cluster means: a worse solution."""
         outputs = mass @ self.problem.phi(self.z.nodes) / mass.sum(1)
-        apart = float(outputs[0] - outputs[1])
-        return (apart > 0) if side else (apart < 0)
+        apart = outputs[0] if self._mirrored else outputs[0] - outputs[1]
+        return bool(apart > 0 if side else apart < 0)
 
     def _mirror(self, x: Array) -> Array:
         """What w → −w makes of potentials or densities."""
@@ -286,26 +291,21 @@ class Exhaustive:
 
     def _tilt(self, h: Array, kernels: Array, field: Field) -> Settled:
         """Partition functions and densities in given potentials."""
-        seen = np.stack([h[g.label][:: g.y] for g in self._kinds], axis=1)
+        seen = np.array([h[kind.label, :: kind.y] for kind in self._kinds]).T
         lowest = seen.min(0)
         exponent = _LIFT - self.problem.beta * (seen - lowest)
-        boltzmann = np.exp(exponent, where=exponent > _LEAST, out=np.zeros_like(exponent))
+        boltzmann = np.exp(np.where(exponent > _LEAST, exponent, -np.inf))
         Z = np.maximum(kernels[0] @ boltzmann, _TINY)
         parts = boltzmann * (kernels[0].T @ (field.weight[:, None] / Z)) * self._shares
         mass = np.zeros_like(h)
-        for g, part in zip(self._kinds, parts.T, strict=True):
-            mass[g.label] += part[:: g.y]
-        if self._mirrored:
-            mass[0] /= 2
-            mass[1] = mass[0, ::-1]
+        for kind, part in zip(self._kinds, parts.T, strict=True):
+            mass[kind.label] += self._labels / 2 * part[:: kind.y]
         return Settled(field, kernels, h, mass, lowest, boltzmann, Z)
 
     def _potentials(self, mass: Array) -> Array:
-        """h of both labels: the mean of H over all samples."""
-        if self._mirrored:
-            first = self._boson @ mass[0] + self._fermion @ mass[1]
-            return np.stack([first, first[::-1]])
-        potentials: Array = mass @ self._boson + mass[::-1] @ self._fermion
+        """h of every label: the mean of H over all samples."""
+        others = mass[:, ::-1] if self._mirrored else mass[::-1]
+        potentials: Array = mass @ self._boson + others @ self._fermion
         return potentials
 
     def _symmetrised(self, mass: Array) -> Array:
@@ -317,11 +317,13 @@ class Exhaustive:
         mean, width = self.problem.m * abs(state.M), self.problem.delta * math.sqrt(state.Q)
         spread = math.hypot(width, math.sqrt(self._c / self.problem.beta))
         shift = 0.0 if symmetric else math.copysign(mean + spread / 2, state.M)
-        mass = np.exp(-(((self.z.nodes - shift * np.array([[1], [-1]])) / spread) ** 2) / 2)
-        mass *= self.z.weights
-        share = sum(g.share for g in kinds(self.problem) if g.label == 0)
+        centres, share = (
+            np.array([[shift], [-shift]]),
+            sum(kind.share for kind in kinds(self.problem) if kind.label == 0),
+        )
+        mass = np.exp(-(((self.z.nodes - centres) / spread) ** 2) / 2) * self.z.weights
         guess: Array = mass * (np.array([[share], [1 - share]]) / mass.sum(1, keepdims=True))
-        return guess
+        return guess[: self._labels]
 
     def _extent(self, state: Overlaps) -> float:
         """The largest field of a state that has nodes."""
