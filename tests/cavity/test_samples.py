@@ -222,6 +222,8 @@ def test_all_pairs_remove_the_glass():
     assert few.converged.all()
     assert many.converged.all()
     assert few.distinct == 8
+    assert few.aligned < few.energy[0]
+    assert few.excess == pytest.approx(few.energy.mean() / few.aligned)
     assert few.excess > 1.3
     assert many.distinct == 1
     assert many.excess == pytest.approx(1, abs=1e-6)
