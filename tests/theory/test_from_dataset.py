@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.covariance import ledoit_wolf
 
 from fermibose.errors import InputError
-from fermibose.theory import ConvergenceError, DataTheory, Problem, from_dataset
+from fermibose.theory import ConvergenceError, DataTheory, Problem, from_dataset, learning
 from fermibose.theory.crowd import Group, gather
 
 PROBLEM = Problem(pairing="all", beta=math.inf, weight_decay=0.2)
@@ -182,6 +182,17 @@ def test_a_curve_is_its_points():
     assert [p.n for p in curve] == [40, 80, 160]
     assert curve[2].accuracy == pytest.approx(theory.predict(160).accuracy, abs=1e-6)
     assert curve[0].accuracy < curve[1].accuracy < curve[2].accuracy
+
+
+def test_of_two_states_the_lower_wins(monkeypatch):
+    theory = uneven(10)
+    low = theory.predict(20)
+    high = replace(low, norm2=low.norm2 + 5)  # whose decay costs 0.2·5/2 more
+    states = iter([high, low])
+    monkeypatch.setattr(learning, "_solved", lambda *_: next(states))
+    found = theory.predict(20)
+    assert found.energy == low.energy
+    assert [rival.energy for rival in found.rivals] == [pytest.approx(low.energy + 0.5)]
 
 
 def test_refusals():

@@ -12,11 +12,12 @@ from fermibose.theory.curves import SYMBOLS, Curve, draw_stability, missing, tra
 from fermibose.theory.dynamics import times
 from fermibose.theory.fixed_point import ConvergenceError, Steps
 from fermibose.theory.flow import check_batch, check_start, with_slope
+from fermibose.theory.learning import DataTheory, Prediction
 from fermibose.theory.phases import PhaseDiagram, phase_diagram
 from fermibose.theory.points import Failure, Solutions, check_quantity, solve_many
 from fermibose.theory.population import Population, population
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.real_data import DataTheory, Prediction, from_dataset
+from fermibose.theory.real_data import from_dataset
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
