@@ -39,8 +39,10 @@ _RESOLVED, _COARSE = 2.5, 5.0  # widths of the field across a new panel, and acr
 _SHORTER = 0.7  # new panels where those of a solution have lost weight
 _LAYINGS = 60  # of panels, at most; two are usual, a cold start of stiff samples needs more
 _MOST = 250  # panels: where so many do not do, more will not
+_FOLLOWS = 1e3  # change of h″ that counts as much as 1 of h and h′
 _DEPTH = 6  # steps that the acceleration remembers
-_ITERATIONS = 200
+# Change at which acceleration begins, part of plain steps that is taken, steps at most
+_MANNERS = ((3e-3, 1.0, 200), (1e-5, 0.5, 600))
 _LOST = 1e-7  # weight of a group that the nodes of a solution may miss; 1e-12 is usual
 _SPILT = 1e-3  # and those of a state on the way to it
 _MARGIN = 1.25  # of new panels, so that they serve a state nearby
@@ -156,10 +158,7 @@ def gather(
     for _ in range(_LAYINGS):
         field = _Field(problem, groups, panels, symmetric, coarseness)
         try:
-            point: FixedPoint | None = iterate(
-                field.step, potential.ravel(), history=Steps(_DEPTH), tol=tol,
-                max_iterations=_ITERATIONS, largest_move=math.inf,
-            )  # fmt: skip
+            point: FixedPoint | None = _settled(field, potential, tol)
         except _Unresolved as unresolved:
             potential, point = unresolved.potential, None
         count += field.steps
@@ -180,6 +179,33 @@ def gather(
         f"the potentials of {len(groups)} groups did not settle in {count} steps; "
         "give a start nearby, or a larger tol"
     )
+
+
+def _settled(field: "_Field", potential: Array, tol: float) -> FixedPoint:
+    """The fixed point near a potential: plain steps first, which grow what is unstable and no more.
+
+    Accelerated too early, they would fall for saddle points and overshoot.
+    """
+    for close, damping, most in _MANNERS:
+        point = iterate(
+            field.step,
+            potential.ravel(),
+            history=Steps(_DEPTH),
+            tol=tol,
+            max_iterations=most,
+            accelerate_below=close,
+            damping=damping,
+            largest_move=math.inf,
+            unit=_unit,
+        )
+        if point.converged:
+            break
+    return point
+
+
+def _unit(x: Array) -> Array:
+    """What change of h, h′ and h″ counts as 1: h″ follows, and would outweigh the others."""
+    return np.repeat([1.0, 1.0, _FOLLOWS], x.size // 3)
 
 
 def _checked(problem: Problem, groups: Sequence[Group], symmetric: bool) -> tuple[Group, ...]:

@@ -33,7 +33,7 @@ import numpy as np
 from fermibose.theory.channel import Axis, gaussian_kernels
 from fermibose.theory.crowd import Crowd, Group, gather
 from fermibose.theory.disjoint import Averages
-from fermibose.theory.fixed_point import FixedPoint, Step, Steps, iterate
+from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Step, Steps, iterate
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Overlaps
 
@@ -57,6 +57,7 @@ _LIFT = 600.0  # added to the exponents −βh: most of the range of floating po
 _LEAST = -690.0  # exponents below this count as −∞
 _TINY = 1e-290  # Z below this has left the range of floating point
 _MOVE = 1e-4  # of M in units of √q, for the slope of the force
+_RUNAWAY = -1e6  # a slope as good as −∞
 
 
 @dataclass(frozen=True)
@@ -471,5 +472,11 @@ def _stiffness(ensemble: Exhaustive | ExhaustiveCold, state: Overlaps) -> float:
     if problem.m == 0:
         return 0.0
     move = _MOVE * math.sqrt(state.q(problem.beta))
-    moved = ensemble.averages(replace(state, M=state.M + move)).force
-    return (moved - ensemble.averages(state).force) / (problem.m * move)
+    here = ensemble.averages(state).force
+    try:
+        moved = ensemble.averages(replace(state, M=state.M + move)).force
+    except ConvergenceError:
+        if state.M:
+            raise
+        return _RUNAWAY  # samples of a narrow field that run apart too far for any nodes
+    return (moved - here) / (problem.m * move)

@@ -191,6 +191,13 @@ def _kicks(candidate: Candidate) -> list[_Start]:
 
 def _search(problem: Problem, start: _Start) -> Found | FixedPoint:
     """A saddle point near a start on the coarse grid; the failed iteration if there is none."""
+    try:
+        return _searched(problem, start)
+    except ConvergenceError:  # on the way, samples had no potentials that make each other
+        return FixedPoint(to_vector(start.overlaps), math.inf, 0, False)
+
+
+def _searched(problem: Problem, start: _Start) -> Found | FixedPoint:
     count = 0
     manners, tol = (_PATIENT, ROUGH / 100) if start.patient else (_MANNERS, ROUGH)
     for threshold, damping, most in manners:
@@ -249,7 +256,9 @@ def _candidate(saddle: SaddlePoint, overlaps: Overlaps) -> Candidate:
 def _failure(problem: Problem, points: Sequence[FixedPoint]) -> ConvergenceError:
     """The error to raise when no start leads anywhere."""
     best = min(points, key=lambda p: p.residual)
-    if SaddlePoint(problem, coarseness=COARSE).too_cold(to_overlaps(best.x)):
+    if math.isfinite(best.residual) and SaddlePoint(problem, coarseness=COARSE).too_cold(
+        to_overlaps(best.x)
+    ):
         return cold(problem, to_overlaps(best.x))
     return ConvergenceError(
         f"no saddle point found at {problem}: the best residual is {best.residual:.1e}; "
