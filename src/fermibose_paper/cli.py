@@ -41,8 +41,8 @@ def reproduce(
     figures: Annotated[
         list[str] | None,
         typer.Argument(
-            help="fig2, instances, fig3, fig4, fig5, rho, beyond or all. Or an experiment that "
-            "makes tables: robustness, tuning, accuracies."
+            help="fig2, instances, fig3, fig4, fig5, rho, beyond, theory-beyond or all. Or an "
+            "experiment that makes tables: robustness, tuning, accuracies."
         ),
     ] = None,
     full: Annotated[

@@ -206,6 +206,8 @@ def draw_pair(ax: Any, rows: Sequence[Row], pair: tuple[str, int, int]) -> None:
         return
     sizes, predicted, units = _curves(rows, known[0][1:], known[0][0], "accuracy")
     ax.plot(sizes, predicted, color=COLOURS["theory"], label="theory, no fitted parameter")
+    ax.set_xticks(sizes, [str(n) for n in sizes])
+    ax.minorticks_off()
     for (source, label), (colour, shift) in zip(
         SOURCES.items(), (("machine", 1.03), ("boson", 0.97)), strict=True
     ):

@@ -4,14 +4,23 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from fermibose.errors import FermiboseError
 from fermibose_paper import published
-from fermibose_paper.job import Job
+from fermibose_paper.job import Data, Job
 from fermibose_paper.measure import Images, measure_training
 
 COUPLINGS = ("averaged", "labelled")
+
+
+@runtime_checkable
+class Named(Data, Protocol):
+    """Data of a data set that has a name."""
+
+    dataset: str
+
+
 MARKED = (0.09, 0.2, 0.375, 0.455, 0.465, 0.56, 0.8)  # the published curves and marks of Figs. 3–5
 
 
@@ -93,7 +102,7 @@ class Scale:
     def without_lost(self, jobs: Iterable[Job]) -> "Scale":
         """The same, knowing which data other than its own, of these jobs, cannot be loaded."""
         lost = {}
-        for images in {job.data for job in jobs if isinstance(job.data, Images)}:
+        for images in {job.data for job in jobs if isinstance(job.data, Named)}:
             if images.dataset != self.dataset:
                 try:
                     images.load()

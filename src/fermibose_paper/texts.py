@@ -128,6 +128,19 @@ ABOUT = {
         "Test accuracy against d_F for several widths, training sizes, depths and batch sizes.",
         "Left averaged, right labelled coupling; dashed: MLP.",
     ),
+    "theory-beyond": About(
+        "The theory beyond the paper",
+        (
+            "The machine trains every pair of its samples, not disjoint ones, online, and on real "
+            "images. Each has a theory without a fitted parameter: all pairs in equilibrium "
+            "(replica symmetry holds, the glass of disjoint pairs is gone), equations of motion "
+            "of SGD, attacks in every norm, and learning curves from class means and covariances.",
+        ),
+        "Six panels: accuracy and AT eigenvalue against samples per weight, minima against the "
+        "number of partners, self-overlap along SGD, accuracy under attack in three norms, and "
+        "accuracy against training images; theory as lines, simulations as points on them.",
+        "Lines: theory. Points: simulations, with standard errors.",
+    ),
 }
 
 

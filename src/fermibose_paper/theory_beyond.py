@@ -35,6 +35,7 @@ ONLINE: dict[str, Any] = {"weight_decay": 0.02}
 START, TIMES = (0.1, 1.0), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 GLASS = 2.0  # γ at which partners are counted
 EVERYONE = 0  # partners: all others
+POINTS = 11  # of a line of theory
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,8 @@ def _theory(gamma: float, beta: float, pairing: str = "all") -> Solution:
 
 @cache
 def _path(rate: float, batch: int) -> dynamics.Trajectory:
-    problem, times = Problem(**ONLINE), np.array([0.0, *TIMES])
-    return dynamics.evolve(problem, learning_rate=rate, t=times, batch=batch, start=START)
+    times = np.linspace(0, TIMES[-1], 61)
+    return dynamics.evolve(Problem(**ONLINE), learning_rate=rate, t=times, batch=batch, start=START)
 
 
 def _instances(rows: Sequence[Row], method: str, gamma: float) -> list[Run]:
@@ -274,7 +275,7 @@ def _bars(ax: Any, x: Sequence[float], groups: Sequence[Sequence[float]], **look
 
 
 def _draw_accuracy(ax: Any, rows: Sequence[Row]) -> None:
-    grid = np.geomspace(min(GAMMAS), max(GAMMAS), 15)
+    grid = np.geomspace(min(GAMMAS), max(GAMMAS), POINTS)
     for (method, beta), colour in zip(METHODS.items(), ("machine", "boson"), strict=True):
         label = {"amp": "all pairs, β = 50", "ground": "all pairs, T = 0"}[method]
         ax.plot(grid, [_theory(g, beta).accuracy for g in grid], color=COLOURS[colour], label=label)
@@ -289,7 +290,7 @@ def _draw_accuracy(ax: Any, rows: Sequence[Row]) -> None:
 
 
 def _draw_glass(ax: Any) -> None:
-    grid = np.geomspace(min(GAMMAS), max(GAMMAS), 15)
+    grid = np.geomspace(min(GAMMAS), max(GAMMAS), POINTS)
     for pairing, style in (("disjoint", "--"), ("all", "-")):
         at = [_theory(g, 50.0, pairing).at_eigenvalue for g in grid]
         colour = COLOURS["machine" if pairing == "all" else "theory"]

@@ -8,7 +8,6 @@ Nothing here knows the cavity method: minimising this energy, and sampling it
 (:mod:`fermibose.cavity.sampling`), is the referee.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +21,9 @@ from fermibose.cavity.instance import Instance, Pairs, check_instance
 from fermibose.checks import number, whole
 from fermibose.compute import threads
 from fermibose.errors import InputError
-from fermibose.theory import Array, Predictions, Problem
+from fermibose.theory import Array, Predictions, Problem, with_slope
 
 _SAME = 1e-2  # distance of minima that are the same, in units of their length
-_STENCIL = 1e-3  # step of the five-point derivative of an activation other than tanh, if not steep
 
 
 class Landscape:
@@ -36,7 +34,7 @@ class Landscape:
         if self.problem.hinge is not None:
             raise InputError("a hinge of your own has no known slope: use the softness instead")
         self._patterns = train.x.reshape(-1, instance.n)
-        self._phi = _with_slope(self.problem)
+        self._phi = with_slope(self.problem)
         self._forces: Forces
         if isinstance(train, Pairs):
             self._forces = Disjoint(self.problem, train)
@@ -58,20 +56,6 @@ class Landscape:
         """Mean energy of a training pair, (k,)."""
         energy = self.energy_and_gradient(w)[0] - self.problem.weight_decay / 2 * (w**2).sum(0)
         return np.asarray(energy / self.pairs)
-
-
-def _with_slope(problem: Problem) -> Callable[[Array], tuple[Array, Array]]:
-    """φ and φ′ of an array."""
-    phi = problem.phi
-    if problem.activation == "tanh":
-        return lambda z: (p := phi(z), 1 - p**2)
-    h = _STENCIL / problem.steepness
-
-    def differences(z: Array) -> tuple[Array, Array]:
-        a, b, d, e = (phi(z + k * h) for k in (-2, -1, 1, 2))
-        return phi(z), (a - e + 8 * (d - b)) / (12 * h)
-
-    return differences
 
 
 @dataclass(frozen=True)
