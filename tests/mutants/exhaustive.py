@@ -21,8 +21,8 @@ MUTANTS = [
     (
         "exhaustive: labels attract",
         _X,
-        "first = self._boson @ mass[0] + self._fermion @ mass[1]",
-        "first = self._boson @ mass[0] + self._fermion @ mass[0]",
+        "others = mass[:, ::-1] if self._mirrored",
+        "others = mass if self._mirrored",
         _T,
     ),
     (

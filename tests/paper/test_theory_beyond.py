@@ -76,12 +76,12 @@ def test_every_claim_has_a_verdict_and_a_panel(rows, monkeypatch):
 
 
 def test_what_is_off_is_told(rows, monkeypatch):
-    """The same rows with M larger by a half: no claim on M holds any more."""
+    """The same rows with M larger by 5: no claim on M holds any more."""
     monkeypatch.setattr(theory_beyond, "GAMMAS", (0.5, 1.0))
     wrong = [
         SimpleNamespace(
             params=row.params, seed=row.seed,
-            result=row.result | {"M": 1.5 * np.array(row.result["M"])},
+            result=row.result | {"M": 5 + np.array(row.result["M"])},
         )
         for row in rows
         if "M" in row.result
