@@ -172,12 +172,16 @@ def kept_table(problem: Problem, r: Axis, t: Axis) -> Table:
     size = -(-r.nodes.size // _BLOCK) * _BLOCK
     if size > _KEPT:
         return Table.of(pair_table(problem, r, t), problem.beta)
-    # All that H does not depend on.
-    pair = replace(problem, alpha=1.0, delta=1.0, weight_decay=1.0, m=1.0, rho=0.5)
-    kept = _made_table(pair, r.step, size, t.folded)
+    kept = _made_table(_pair(problem), r.step, size, t.folded)
     first = 0 if t.folded else size - 1 + round(t.nodes[0] / r.step)
     part = np.s_[:, : r.nodes.size, first : first + t.nodes.size]
-    return replace(kept, weight=kept.weight[part], weighted=kept.weighted[part])
+    return Table(kept.weight[part], kept.weighted[part], kept.lowest, kept.span)
+
+
+@lru_cache(maxsize=64)
+def _pair(problem: Problem) -> Problem:
+    """The problem without what H does not depend on."""
+    return replace(problem, alpha=1.0, delta=1.0, weight_decay=1.0, m=1.0, rho=0.5)
 
 
 def forget_tables() -> None:
@@ -304,16 +308,18 @@ class GaussianChannel:
         self._table = table if isinstance(table, Table) else Table.of(table, beta)
         # Where a Gaussian is below this, no gain in energy can make it count.
         self._depth = 40 + beta * self._table.span
-        self._last: tuple[float, _Moments, Effective] | None = None
+        self._kept: dict[float, tuple[_Moments, Effective]] = {}
 
     def effective(self, c: float) -> Effective:
-        """F = −ln Z/β and ∇F = −∇Z/(βZ); kept for the last c."""
-        if self._last is None or self._last[0] != c:
+        """F = −ln Z/β and ∇F = −∇Z/(βZ); kept for two c, so that differences along c find both."""
+        if c not in self._kept:
             m = self._moments(c)
             F = self._table.lowest + (2 * _LIFT - np.log(m.Z)) / self.beta
             r, t = m.r / -self.beta, m.t / -self.beta
-            self._last = (c, m, Effective(F, r, t, r**2 + t**2))
-        return self._last[2]
+            for old in list(self._kept)[:-1]:
+                del self._kept[old]
+            self._kept[c] = m, Effective(F, r, t, r**2 + t**2)
+        return self._kept[c][1]
 
     def response(self, c: float) -> Response:
         """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β."""
@@ -344,8 +350,7 @@ class GaussianChannel:
 
     def _at_last(self, c: float) -> _Moments:
         self.effective(c)
-        assert self._last is not None
-        return self._last[1]
+        return self._kept[c][0]
 
     def _moments(self, c: float) -> _Moments:
         r, t = self._kernels(c, order=1)

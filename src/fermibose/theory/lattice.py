@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from fermibose.theory.channel import SQRT2, Axis, Channel, GaussianChannel, kept_table
 from fermibose.theory.moreau import MoreauChannel
-from fermibose.theory.problem import Problem
+from fermibose.theory.problem import Function, Problem
 from fermibose.theory.solution import Overlaps
 from fermibose.theory.spreading import spread_step, spread_table
 
@@ -74,7 +75,7 @@ def make_lattice(
     reach = mean + tail * width
     folded = problem.odd
     s = math.sqrt(c / problem.beta)
-    z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem)))
+    z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem.phi, problem.d_f)))
     z_reach += max(_REACH[short] * s, _WHOLE[short] * math.hypot(width, s) - tail * width)
     steep = problem.steepness  # where φ is steep all lengths count for more
     steps = _steps(problem, steep * mean, steep * width, steep * s)
@@ -141,9 +142,10 @@ def _field(problem: Problem, overlaps: Overlaps) -> tuple[float, float]:
     return SQRT2 * problem.m * abs(overlaps.M), problem.delta * math.sqrt(overlaps.Q)
 
 
-def _contact(problem: Problem) -> float:
+@lru_cache(maxsize=64)
+def _contact(phi: Function, d_f: float) -> float:
     """The r beyond which a fermion pair at t = 0 is pushed no further out."""
     r = np.linspace(0, 40, 401)
-    d2 = (problem.phi(r / SQRT2) - problem.phi(-r / SQRT2)) ** 2
-    free = (d2 >= problem.d_f + 0.3) | (d2 >= d2[-1] * (1 - 1e-4))
+    d2 = (phi(r / SQRT2) - phi(-r / SQRT2)) ** 2
+    free = (d2 >= d_f + 0.3) | (d2 >= d2[-1] * (1 - 1e-4))
     return float(r[int(np.argmax(free))])

@@ -200,7 +200,8 @@ class SaddlePoint:
         least = _NARROWEST**2 * overlaps.chi / problem.beta
         if problem.zero_temperature:
             least = (_SMALLEST / (problem.delta * problem.steepness)) ** 2
-        return replace(overlaps, Q=max(overlaps.Q, overlaps.M**2 + least))
+        least += overlaps.M**2
+        return overlaps if overlaps.Q >= least else replace(overlaps, Q=least)
 
     def evaluate(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
         """Averages and conjugates of a state, on a new lattice if the old one does not cover it."""
@@ -388,6 +389,7 @@ def solution_of(
     point: FixedPoint,
     *,
     at: float,
+    stability: Stability,
     errors: Mapping[str, float],
     second: Overlaps,
 ) -> Solution:
@@ -403,7 +405,7 @@ def solution_of(
         mean_field_energy=average.F,
         at_eigenvalue=at,
         label_stiffness=label_stiffness(problem, overlaps, average),
-        stability=stability_of(saddle, overlaps),
+        stability=stability,
         residual=point.residual,
         iterations=point.iterations,
         converged=point.converged,

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
-from fermibose.theory.problem import Problem
+from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint, cold, distance, to_overlaps, to_vector
 from fermibose.theory.solution import Candidate, Overlaps
 
@@ -70,10 +70,10 @@ def explore(problem: Problem, starts: Iterable[Overlaps]) -> list[Found]:
         if start.to_order and any(f.candidate.ordered for f in found):
             continue
         left -= 1
-        result = _search(problem, start)
+        result = _search(problem, start, [f.candidate for f in found if f.candidate.stable])
         if isinstance(result, FixedPoint):
             failed.append(result)
-        elif not any(same(problem, result.candidate, f.candidate) for f in found):
+        elif isinstance(result, Found) and not any(same(problem, result.candidate, f.candidate) for f in found):
             found.append(result)
             queue += [] if result.cold else _kicks(result.candidate)
     if not found:
@@ -189,14 +189,28 @@ def _kicks(candidate: Candidate) -> list[_Start]:
     return kicks
 
 
-def _search(problem: Problem, start: _Start) -> Found | FixedPoint:
-    """A saddle point near a start on the coarse grid; the failed iteration if there is none."""
+def _search(
+    problem: Problem, start: _Start, known: Sequence[Candidate] = ()
+) -> Found | FixedPoint | None:
+    """A saddle point near a start on the coarse grid; the failed iteration if there is none.
+
+    None if it leads to one of the known states.
+    """
     count = 0
+
+    def step(x: Array) -> tuple[Array, float]:
+        new, residual = saddle(x)
+        if residual < _SAME and any(
+            distance(problem, to_overlaps(x), k.overlaps) < _SAME for k in known
+        ):
+            return new, 0.0
+        return new, residual
+
     manners, tol = (_PATIENT, ROUGH / 100) if start.patient else (_MANNERS, ROUGH)
     for threshold, damping, most in manners:
         saddle, history = SaddlePoint(problem, coarseness=COARSE), Steps()
         point = iterate(
-            saddle,
+            step,
             to_vector(start.overlaps),
             tol=tol,
             max_iterations=most,
@@ -208,6 +222,8 @@ def _search(problem: Problem, start: _Start) -> Found | FixedPoint:
         count += point.iterations
         state = to_overlaps(point.x)
         lost = saddle.too_cold(state)
+        if point.converged and point.residual == 0 and known:
+            return None
         if point.converged:
             candidate = _candidate(saddle, state)
             if _unsure(candidate) and not start.patient:

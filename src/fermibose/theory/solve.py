@@ -254,13 +254,16 @@ def _refine(
     assert second.lattice is not None
     if not second.lattice.resolves:
         raise _unresolved(problem, overlaps)
-    rough = iterate(
-        second,
-        to_vector(overlaps),
-        tol=_HANDOVER,
-        max_iterations=12,
-        history=history,
-        unit=second.unit,
+    rough, history = _newton(second, to_vector(overlaps)) or (
+        iterate(
+            second,
+            to_vector(overlaps),
+            tol=_HANDOVER,
+            max_iterations=12,
+            history=history,
+            unit=second.unit,
+        ),
+        history,
     )
     solution = _finish(second, rough, history, tol=tol)
     return replace(
@@ -308,28 +311,38 @@ def _near(second: SaddlePoint, x: Array, guess: Solution) -> tuple[FixedPoint, S
     residual = second(x)[1]
     if residual > _FAR:
         raise far
-    unit = second.unit(x)
-    history = _probe(second, x, ordered=x[0] != 0)
-    newton = history.propose(unit)
-    if residual < _CLOSE and not second.problem.zero_temperature:
-        # Newton's step leaves an error of second order, far below what the grids differ by.
-        return FixedPoint(newton, residual**2, 2, True), history
+    if (close := _newton(second, x)) is not None:
+        return close
+    history = _probe(second, x)
+    newton = history.propose(second.unit(x))
     enough = max(_HANDOVER, 0.05 * guess.error)
     rough = iterate(
         second, newton, tol=enough, max_iterations=_NEAR, history=history, unit=second.unit
     )
-    least = _SMALL * unit[0]
+    least = _SMALL * second.unit(x)[0]
     if not rough.converged or bool(abs(rough.x[0]) < least) != bool(abs(x[0]) < least):
         raise far
     return rough, history
 
 
-def _probe(saddle: SaddlePoint, x: Array, *, ordered: bool) -> Steps:
+def _newton(second: SaddlePoint, x: Array) -> tuple[FixedPoint, Steps] | None:
+    """One step of Newton's method, where that does.
+
+    It leaves an error of second order, far below what the grids differ by.
+    """
+    residual = second(x)[1]
+    if residual > _CLOSE or second.problem.zero_temperature:
+        return None
+    history = _probe(second, x)
+    return FixedPoint(history.propose(second.unit(x)), residual**2, 2, True), history
+
+
+def _probe(saddle: SaddlePoint, x: Array) -> Steps:
     """The Jacobian of the equations at a state, by differences; M stays 0 where there is no order.
 
     The move of χ comes last: for the others the channel need not be evaluated again.
     """
-    moves = np.diag(saddle.unit(x))[0 if ordered else 1 :] * _MOVE
+    moves = np.diag(saddle.unit(x))[0 if x[0] != 0 else 1 :] * _MOVE
     changes = [saddle(point)[0] - point for point in (x, *(x + moves))]
     effects = [change - changes[0] for change in changes[1:]]
     return Steps(depth=5, moves=list(moves), effects=effects, last=(x, changes[0]))
