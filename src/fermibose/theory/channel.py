@@ -34,6 +34,8 @@ _BLOCK = 64  # sizes of kept tables are multiples of this
 _KEPT = 512  # nodes along an axis beyond which a table is too large to be kept
 
 _LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
+_BLUR = 0.3  # of the variance
+_THIN = 0.33
 _TINY = 1e-290  # Z below this has left the range of floating point
 _LEAST = -690.0  # exponents below this count as −∞: products of denormal numbers are slow
 
@@ -293,6 +295,28 @@ class _Moments:
     t: Array
 
 
+class Blur:
+    """A Gaussian average of a table taken beforehand, for all the wider ones that will be asked for.
+
+    What is left to average is smooth, and known from fewer nodes. Every term of the sum over them
+    is positive, so that no Z misses more of itself than the rule does of one Gaussian.
+    """
+
+    def __init__(self, on: tuple[Axis, Axis], s: float) -> None:
+        assert on[0].step is not None
+        width = math.sqrt(_BLUR) * s
+        self.variance = width**2
+        self.on = tuple(
+            Axis.uniform(_THIN * s, z.nodes[-1] + 3 * width, folded=z.folded) for z in on
+        ) if on[0] is not on[1] else (Axis.uniform(_THIN * s, on[0].nodes[-1] + 3 * width),) * 2
+        self._r = gaussian_kernels(self.on[0], on[0], width, order=0)[0]
+        self._t = self._r if on[0] is on[1] else gaussian_kernels(self.on[1], on[1], width, order=0)[0]
+
+    def __call__(self, table: Array) -> Array:
+        """The table averaged, on fewer nodes."""
+        return self._r @ table @ self._t.T
+
+
 class GaussianChannel:
     """F, ∇F, ∇²F at inverse temperature beta on the nodes r × t, from a table of H on z × z'.
 
@@ -301,13 +325,16 @@ class GaussianChannel:
     """
 
     def __init__(
-        self, table: Table | Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]
+        self, table: Table | Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis],
+        blur: Blur | None = None,
     ) -> None:
         self.beta = beta
         self._at, self._on = at, on
         self._table = table if isinstance(table, Table) else Table.of(table, beta)
         # Where a Gaussian is below this, no gain in energy can make it count.
         self._depth = 40 + beta * self._table.span
+        self._blur = blur
+        self._weight = self._table.weight if blur is None else blur(self._table.weight)
         self._kept: dict[float, tuple[_Moments, Effective]] = {}
 
     def effective(self, c: float) -> Effective:
@@ -326,7 +353,7 @@ class GaussianChannel:
         m = self._at_last(c)
         r2, t2 = (kernels[2] for kernels in self._kernels(c, order=2))
         return Response(
-            rr=(m.r**2 - (r2 @ self._table.weight @ m.kernel_t[0].T) / m.Z) / self.beta,
+            rr=(m.r**2 - (r2 @ self._weight @ m.kernel_t[0].T) / m.Z) / self.beta,
             rt=(m.r * m.t - (m.left1 @ m.kernel_t[1].T) / m.Z) / self.beta,
             tt=(m.t**2 - (m.left @ t2.T) / m.Z) / self.beta,
         )
@@ -345,6 +372,7 @@ class GaussianChannel:
 
     def _mean(self, weighted: Array, c: float) -> Array:
         m = self._at_last(c)
+        weighted = weighted if self._blur is None else self._blur(weighted)
         average: Array = (m.kernel_r[0] @ weighted @ m.kernel_t[0].T) / m.Z
         return average
 
@@ -356,15 +384,15 @@ class GaussianChannel:
         r, t = self._kernels(c, order=1)
         rows, columns = r.shape[1], t.shape[1]
         # Both orders in one product: large matrices multiply faster.
-        left = r.reshape(2 * rows, -1) @ self._table.weight
+        left = r.reshape(2 * rows, -1) @ self._weight
         left, left1 = left[:, :rows], left[:, rows:]
         Z = left @ t.reshape(2 * columns, -1).T
         Z, Z_t = np.maximum(Z[..., :columns], _TINY), Z[..., columns:]
         return _Moments(r, t, left, left1, Z, (left1 @ t[0].T) / Z, Z_t / Z)
 
     def _kernels(self, c: float, *, order: int) -> tuple[Array, Array]:
-        s = math.sqrt(c / self.beta)
-        (r, t), (z_r, z_t) = self._at, self._on
+        s = math.sqrt(c / self.beta - (0.0 if self._blur is None else self._blur.variance))
+        (r, t), (z_r, z_t) = self._at, self._on if self._blur is None else self._blur.on
         along_r = gaussian_kernels(r, z_r, s, order=order, depth=self._depth, lift=_LIFT / 2)
         if t is r and z_t is z_r:
             return along_r, along_r

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fermibose.theory.channel import SQRT2, Axis, Channel, GaussianChannel, kept_table
+from fermibose.theory.channel import SQRT2, Axis, Blur, Channel, GaussianChannel, kept_table
 from fermibose.theory.moreau import MoreauChannel
 from fermibose.theory.problem import Function, Problem
 from fermibose.theory.solution import Overlaps
@@ -112,7 +112,8 @@ def make_lattice(
         table = spread_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
     else:
         table = kept_table(problem, z_r, z_t)
-    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
+    blur = Blur((z_r, z_t), s) if not wide and coarseness < _ROUGH and 1.3 * z_step < 0.33 * s else None
+    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur)
     return Lattice(r, t, warm, reach, tail, width, c, resolves)
 
 

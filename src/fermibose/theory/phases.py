@@ -12,6 +12,7 @@ from fermibose.checks import number
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, figure
+from fermibose.theory.continuation import continue_along
 from fermibose.theory.curves import (
     SYMBOLS,
     along,
@@ -24,7 +25,6 @@ from fermibose.theory.points import (
     Attempt,
     Point,
     Points,
-    attempt,
     check_quantity,
     column,
     points_of,
@@ -193,8 +193,8 @@ def phase_diagram(
     columns, heights = parameter_values(x, x_values), parameter_values(y, y_values)
     try:
         points = parallel_map(
-            lambda row: [attempt(point, tol=tol) for point in row],
-            rows,
+            lambda row: continue_along(row[1], x, tol=tol, looks=range(-3*row[0] % 8, len(row[1]), 8)),
+            list(enumerate(rows)),
             workers=workers,
             show=show,
             text="phase diagram",

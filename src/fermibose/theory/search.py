@@ -24,6 +24,7 @@ _SAME = 100 * ROUGH  # distance up to which two finds are one
 _TINY = 0.1  # M/√q that a rough iteration may have left of M = 0, or not yet gained
 _UNSURE = 0.05  # stiffness that a rough state may have the wrong sign of
 _SOFT = 0.2  # stiffness of a state whose neighbour's may be below 0
+STRIDE = 0.2  # how far apart states of neighbouring problems may be
 _MOST = 12  # searches from unstable states
 
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
@@ -56,12 +57,15 @@ class _Start:
     to_order: bool = False  # from M = 0 to any M > 0: in vain where one is known
 
 
-def explore(problem: Problem, starts: Iterable[Overlaps]) -> list[Found]:
+def explore(
+    problem: Problem, starts: Iterable[Overlaps], *, known: Iterable[Candidate] = ()
+) -> list[Found]:
     """The saddle points that the starts and their unstable finds lead to, the solution first.
 
-    Stable ones come before unstable ones, and both in the order of their free energy.
+    Stable ones come before unstable ones, and both in the order of their free energy. ``known``:
+    stable ones, which are among them and are not searched for again.
     """
-    found: list[Found] = []
+    found = [Found(candidate, 0, Steps(), cold=False) for candidate in known]
     failed: list[FixedPoint] = []
     queue = deque(_Start(overlaps) for overlaps in starts)
     left = len(queue) + _MOST
@@ -93,6 +97,24 @@ def apart(a: Candidate, b: Candidate) -> float:
         for c in (a, b)
     )
     return float(np.abs(one - other).max())
+
+
+def follow(problem: Problem, states: Sequence[Candidate]) -> list[Candidate] | None:
+    """The same saddle points of a neighbouring problem; None if one is lost or changes its kind."""
+    followed: list[Candidate] = []
+    for state in states:
+        found = _search(problem, _Start(state.overlaps))
+        if not isinstance(found, Found) or found.cold:
+            return None
+        new = found.candidate
+        if (new.ordered, new.stable) != (state.ordered, state.stable):
+            return None
+        if new.stable and apart(new, state) > STRIDE:
+            return None
+        if any(same(problem, new, other) for other in followed):
+            return None
+        followed.append(new)
+    return followed
 
 
 def settle(problem: Problem, state: Candidate) -> list[Found]:

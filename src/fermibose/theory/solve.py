@@ -28,16 +28,18 @@ from fermibose.theory.replica import (
 )
 from fermibose.theory.search import (
     COARSE,
+    STRIDE,
     Found,
     all_starts,
     apart,
     explore,
     flat_starts,
+    follow,
     many_starts,
     same,
     settle,
 )
-from fermibose.theory.solution import Overlaps, Solution
+from fermibose.theory.solution import Candidate, Overlaps, Solution
 
 _SHARPEST = 3e-3  # thermal width of clusters, in units of their mean, that a table resolves
 _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a transition
@@ -54,8 +56,6 @@ _FAR = 0.1  # residual beyond which it is no neighbour's
 _CLOSE = 1e-3  # residual below which one step does
 _MOVE = 1e-4  # relative length of the differences that estimate a Jacobian
 _SMALL = 1e-4  # a mean weight, in units of √q, that may be on its way to 0
-_STRIDE = 0.2  # how far apart states of neighbouring problems may be
-_CLOSE_RACE = -0.05  # stiffness above which a state may become stable next door
 
 
 @threads(1)
@@ -69,7 +69,8 @@ def solve(
     goes to the fine grid until the undamped change of M/√q, q, Q and χ (of q and χ, relative) is at
     most ``tol`` (1e-10; 1e-8 at zero temperature, where the jumps of the force limit what a grid
     can resolve). From the solution of a neighbouring problem as ``start``, its branch is followed
-    while it is stable and no other stable state is known. The others found are in ``rivals``.
+    with its rivals, and all is searched for again where one is lost, changes its stability or
+    becomes the lowest. The other saddle points found are in ``rivals``.
 
     Raises ConvergenceError, with the last state in ``.state``, if that is not reached or if all
     that was reached is unstable.
@@ -148,23 +149,41 @@ def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
 def neighbour(problem: Problem, state: Solution) -> Solution | None:
     """The stable state that one of a neighbouring problem goes over into without a jump, if any."""
     near = _next_to(problem, state, tol=None)
-    if near is not None and apart(near.candidate, state.candidate) < _STRIDE:
+    if near is not None and apart(near.candidate, state.candidate) < STRIDE:
         return near
     for found in settle(problem, state.candidate):
-        if not found.candidate.stable or apart(found.candidate, state.candidate) > _STRIDE:
+        if not found.candidate.stable or apart(found.candidate, state.candidate) > STRIDE:
             continue
         try:
             near = _refine(problem, found, [found], tol=None)
         except ConvergenceError:
             continue
-        if near.stable and apart(near.candidate, state.candidate) < _STRIDE:
+        if near.stable and apart(near.candidate, state.candidate) < STRIDE:
             return near
     return None
 
 
+@threads(1)
+def search_again(
+    known: Solution, starts: Sequence[Overlaps] | None = None, *, tol: float | None = None
+) -> Solution:
+    """A solution after a search from all starts, or from some: the same one, or a lower one.
+
+    The states found are its rivals.
+    """
+    problem, own = known.problem, known.candidate
+    starts = all_starts(problem) if starts is None else starts
+    stable = [state for state in (own, *known.rivals) if state.stable]
+    every = explore(problem, starts, known=stable)
+    others = [found.candidate for found in every if found.candidate is not own]
+    if own.stable and not _challenged(own, others, problem):
+        return replace(known, rivals=tuple(others))
+    return _best(problem, every, tol=tol)
+
+
 def jumped(one: Solution, other: Solution) -> bool:
     """Whether two solutions of neighbouring problems are states too far apart to be one."""
-    return apart(one.candidate, other.candidate) > _STRIDE
+    return apart(one.candidate, other.candidate) > STRIDE
 
 
 def _check(problem: Problem, tol: float | None) -> None:
@@ -224,12 +243,7 @@ def _best(problem: Problem, every: Sequence[Found], *, tol: float | None) -> Sol
     Free energies next to the lowest are compared on the fine grid.
     """
     first = every[0].candidate
-    scale = max(abs(first.free_energy), 1 / problem.beta)
-    alike = [
-        f
-        for f in every[1:]
-        if f.candidate.stable and f.candidate.free_energy - first.free_energy < _EQUAL * scale
-    ]
+    alike = [f for f in every[1:] if _challenged(first, [f.candidate], problem)]
     solutions, failure = [], None
     for found in [every[0], *alike] if first.stable else every[:1]:
         try:
@@ -239,6 +253,12 @@ def _best(problem: Problem, every: Sequence[Found], *, tol: float | None) -> Sol
     if failure is not None and not solutions:
         raise failure
     return min(solutions, key=lambda s: s.candidate.rank)
+
+
+def _challenged(state: Candidate, others: Sequence[Candidate], problem: Problem) -> bool:
+    """Whether another stable state is lower, or so little above that a coarse grid cannot judge."""
+    least = state.free_energy + _EQUAL * max(abs(state.free_energy), 1 / problem.beta)
+    return any(other.stable and other.free_energy < least for other in others)
 
 
 def _refine(
@@ -284,12 +304,18 @@ def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceErro
 
 
 def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
-    """The solution next to one of a neighbouring problem, if it is near and nothing rivals it."""
-    races = (min(rival.stability.state, rival.stability.freezing) for rival in start.rivals)
-    if any(race > _CLOSE_RACE for race in races):
-        return None
+    """The solution next to one of a neighbouring problem, with its rivals, if it still is the one.
+
+    That is: near, no rival lost or of another kind, and none as low on the grid they are known on.
+    """
     near = _next_to(problem, start, tol=tol)
-    return None if near is None else replace(near, rivals=start.rivals)
+    if near is None:
+        return None
+    rivals = follow(problem, start.rivals)
+    if rivals is None or any(same(problem, near.candidate, rival) for rival in rivals):
+        return None
+    near = replace(near, rivals=tuple(rivals))
+    return None if _challenged(near.candidate, rivals, problem) else near
 
 
 def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
