@@ -31,7 +31,8 @@ _GREGORY = np.array([95 / 288, 317 / 240, 23 / 30, 793 / 720, 157 / 160])  # wei
 
 _ROWS = 32  # of a table evaluated at a time: small arrays stay in the cache
 _BLOCK = 64  # sizes of kept tables are multiples of this
-_KEPT = 512  # nodes along an axis beyond which a table is too large to be kept
+_LARGEST = 512  # nodes along an axis beyond which a table is too large to be kept
+_KEPT = 6  # tables, one for each distance of nodes
 
 _LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
 _BLUR = 0.3  # of the variance
@@ -117,8 +118,12 @@ class Axis:
 
         Returns (even, odd, slope) with Σ even·g = E g, Σ odd·g = E y g and Σ slope·g = E v g.
         """
-        plus, minus = (self.nodes - mean) / width, (self.nodes + mean) / width
         scale = self.weights / (2 * width * math.sqrt(2 * math.pi))
+        if mean == 0:
+            x = self.nodes / width
+            even = np.exp(-(x**2) / 2) * (2 * scale)
+            return even, np.zeros_like(even), x * even
+        plus, minus = (self.nodes - mean) / width, (self.nodes + mean) / width
         a, b = np.exp(-(plus**2) / 2) * scale, np.exp(-(minus**2) / 2) * scale
         return a + b, a - b, plus * a + minus * b
 
@@ -158,6 +163,9 @@ class Table:
         return cls(weight, H * weight, lowest, highest - lowest)
 
 
+_TABLES: dict[tuple[Problem, float, bool], Table] = {}  # the last one used comes last
+
+
 def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
     """H of boson and fermion pairs on the nodes of the rotated plane, shape (2, r, t)."""
     phi1, phi2 = pair_values(problem.phi, r, t)
@@ -172,10 +180,16 @@ def kept_table(problem: Problem, r: Axis, t: Axis) -> Table:
     """The table of a problem on axes of equal steps, from one already made if there is one."""
     assert r.step is not None
     size = -(-r.nodes.size // _BLOCK) * _BLOCK
-    if size > _KEPT:
+    if size > _LARGEST:
         return Table.of(pair_table(problem, r, t), problem.beta)
-    kept = _made_table(_pair(problem), r.step, size, t.folded)
-    first = 0 if t.folded else size - 1 + round(t.nodes[0] / r.step)
+    key = (_pair(problem), r.step, t.folded)
+    kept = _TABLES.pop(key, None)  # and in again, as the last one used
+    if kept is None or kept.weight.shape[1] < size:
+        kept = _made_table(*key, size=size)
+    _TABLES[key] = kept
+    for oldest in list(_TABLES)[:-_KEPT]:
+        del _TABLES[oldest]
+    first = 0 if t.folded else kept.weight.shape[1] - 1 + round(t.nodes[0] / r.step)
     part = np.s_[:, : r.nodes.size, first : first + t.nodes.size]
     return Table(kept.weight[part], kept.weighted[part], kept.lowest, kept.span)
 
@@ -188,11 +202,10 @@ def _pair(problem: Problem) -> Problem:
 
 def forget_tables() -> None:
     """Let the kept tables go."""
-    _made_table.cache_clear()
+    _TABLES.clear()
 
 
-@lru_cache(maxsize=6)
-def _made_table(pair: Problem, step: float, size: int, folded: bool) -> Table:
+def _made_table(pair: Problem, step: float, folded: bool, *, size: int) -> Table:
     reach = (size - 1.25) * step  # rounds up to size − 1 steps
     r, t = Axis.uniform(step, reach), Axis.uniform(step, reach, folded=folded)
     return Table.of(pair_table(pair, r, t), pair.beta)

@@ -25,16 +25,21 @@ _RIVALS = 3  # points that predict its rivals, which are known on a coarse grid 
 
 
 def continue_along(
-    problems: Sequence[Problem], parameter: str, *, tol: float | None, looks: Sequence[int]
+    problems: Sequence[Problem],
+    parameter: str,
+    *,
+    tol: float | None,
+    looks: Sequence[int],
+    solved: Sequence[Attempt] = (),
 ) -> list[Attempt]:
     """Solve problems one from another; a failed point is returned as an error and seeds nothing.
 
-    looks: the points at which all states are searched for again. Ctrl-C raises Interrupted with the
-    points so far.
+    looks: the points at which all states are searched for again. solved: the first points, if they
+    are known. Ctrl-C raises Interrupted with the points so far.
     """
-    points: list[Attempt] = []
+    points = list(solved)
     try:
-        for index, problem in enumerate(problems):
+        for index, problem in enumerate(problems[len(points) :], len(points)):
             known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
             follows = bool(points) and isinstance(points[-1], Solution)
             start = _predict(known, parameter, getattr(problem, parameter)) if follows else None

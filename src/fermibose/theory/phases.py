@@ -34,6 +34,8 @@ from fermibose.theory.search import apart
 from fermibose.theory.solution import Candidate, Solution
 
 _JUMP = COLOURS["highlight"]  # a line across which the solution jumps
+_BEGUN = 2  # columns solved first, from which rows can be extrapolated
+_LOOK = 8
 _FIRST_ORDER, _BOTH = "first-order jump", "two states coexist"
 _ORDER_ENDS = "order ends (within RS)"
 
@@ -192,9 +194,24 @@ def phase_diagram(
     rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
     columns, heights = parameter_values(x, x_values), parameter_values(y, y_values)
     try:
+        begun = parallel_map(
+            lambda i: continue_along(
+                [row[i] for row in rows], y, tol=tol, looks=_looks(i, len(rows))
+            ),
+            range(min(_BEGUN, columns.size)),
+            workers=workers,
+            show=show,
+            text="first columns",
+        )
         points = parallel_map(
-            lambda row: continue_along(row[1], x, tol=tol, looks=range(-3*row[0] % 8, len(row[1]), 8)),
-            list(enumerate(rows)),
+            lambda j: continue_along(
+                rows[j],
+                x,
+                tol=tol,
+                looks=_looks(j, len(rows[j])),
+                solved=[column[j] for column in begun],
+            ),
+            range(len(rows)),
             workers=workers,
             show=show,
             text="phase diagram",
@@ -205,6 +222,14 @@ def phase_diagram(
     if len(diagram.failures) == columns.size * heights.size:
         raise next(p for p in points[0] if isinstance(p, ConvergenceError))
     return diagram
+
+
+def _looks(line: int, length: int) -> range:
+    """Where all states are searched for along a row or column: every eighth point of the diagram.
+
+    From row to row they move on by three, so that none is further than two from each point.
+    """
+    return range(-3 * line % _LOOK, length, _LOOK)
 
 
 def _diagram(
