@@ -319,11 +319,15 @@ class Blur:
         assert on[0].step is not None
         width = math.sqrt(_BLUR) * s
         self.variance = width**2
-        self.on = tuple(
-            Axis.uniform(_THIN * s, z.nodes[-1] + 3 * width, folded=z.folded) for z in on
-        ) if on[0] is not on[1] else (Axis.uniform(_THIN * s, on[0].nodes[-1] + 3 * width),) * 2
+        self.on = (
+            tuple(Axis.uniform(_THIN * s, z.nodes[-1] + 3 * width, folded=z.folded) for z in on)
+            if on[0] is not on[1]
+            else (Axis.uniform(_THIN * s, on[0].nodes[-1] + 3 * width),) * 2
+        )
         self._r = gaussian_kernels(self.on[0], on[0], width, order=0)[0]
-        self._t = self._r if on[0] is on[1] else gaussian_kernels(self.on[1], on[1], width, order=0)[0]
+        self._t = (
+            self._r if on[0] is on[1] else gaussian_kernels(self.on[1], on[1], width, order=0)[0]
+        )
 
     def __call__(self, table: Array) -> Array:
         """The table averaged, on fewer nodes."""
@@ -338,7 +342,12 @@ class GaussianChannel:
     """
 
     def __init__(
-        self, table: Table | Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis],
+        self,
+        table: Table | Array,
+        beta: float,
+        *,
+        at: tuple[Axis, Axis],
+        on: tuple[Axis, Axis],
         blur: Blur | None = None,
     ) -> None:
         self.beta = beta

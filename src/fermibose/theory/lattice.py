@@ -75,7 +75,9 @@ def make_lattice(
     reach = mean + tail * width
     folded = problem.odd
     s = math.sqrt(c / problem.beta)
-    z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem.phi, problem.d_f)))
+    z_reach = max(
+        reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem.phi, problem.d_f))
+    )
     z_reach += max(_REACH[short] * s, _WHOLE[short] * math.hypot(width, s) - tail * width)
     steep = problem.steepness  # where φ is steep all lengths count for more
     steps = _steps(problem, steep * mean, steep * width, steep * s)
@@ -112,7 +114,11 @@ def make_lattice(
         table = spread_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
     else:
         table = kept_table(problem, z_r, z_t)
-    blur = Blur((z_r, z_t), s) if not wide and coarseness < _ROUGH and 1.3 * z_step < 0.33 * s else None
+    blur = (
+        Blur((z_r, z_t), s)
+        if not wide and coarseness < _ROUGH and 1.6 * z_step < 0.33 * s
+        else None
+    )
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur)
     return Lattice(r, t, warm, reach, tail, width, c, resolves)
 

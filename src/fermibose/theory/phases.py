@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fermibose.checks import number
-from fermibose.compute import Interrupted, parallel_map
+from fermibose.compute import Interrupted
 from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, figure
-from fermibose.theory.continuation import continue_along
 from fermibose.theory.curves import (
     SYMBOLS,
     along,
@@ -32,10 +31,9 @@ from fermibose.theory.points import (
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.search import apart
 from fermibose.theory.solution import Candidate, Solution
+from fermibose.theory.surfaces import solve_grid
 
 _JUMP = COLOURS["highlight"]  # a line across which the solution jumps
-_BEGUN = 2  # columns solved first, from which rows can be extrapolated
-_LOOK = 8
 _FIRST_ORDER, _BOTH = "first-order jump", "two states coexist"
 _ORDER_ENDS = "order ends (within RS)"
 
@@ -182,10 +180,12 @@ def phase_diagram(
 ) -> PhaseDiagram:
     """Solve the problem on the grid x_values × y_values of two of its parameters.
 
-    Every point is solved afresh, so that each is the solution of lowest free energy, not the
-    continuation of a neighbour. Rows are shared by ``workers`` processes (default: one a core).
-    A point that cannot be solved is None; ConvergenceError is raised if no point can be. Ctrl-C
-    raises ``Interrupted``, a KeyboardInterrupt whose ``done`` is the diagram of the finished rows.
+    Each point is the solution of lowest free energy: states are followed from point to point, all
+    of them, and searched for again where one is lost, at every eighth point, and where a neighbour
+    has one more. Rows are shared by ``workers`` processes (default: one a core), or columns, where
+    x changes the energy of a pair and y does not. A point that cannot be solved is None;
+    ConvergenceError is raised if no point can be. Ctrl-C raises ``Interrupted``, a
+    KeyboardInterrupt whose ``done`` is the diagram of the finished rows or columns.
     """
     if tol is not None:
         number("tol", tol, above=0, below=1)
@@ -194,42 +194,13 @@ def phase_diagram(
     rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
     columns, heights = parameter_values(x, x_values), parameter_values(y, y_values)
     try:
-        begun = parallel_map(
-            lambda i: continue_along(
-                [row[i] for row in rows], y, tol=tol, looks=_looks(i, len(rows))
-            ),
-            range(min(_BEGUN, columns.size)),
-            workers=workers,
-            show=show,
-            text="first columns",
-        )
-        points = parallel_map(
-            lambda j: continue_along(
-                rows[j],
-                x,
-                tol=tol,
-                looks=_looks(j, len(rows[j])),
-                solved=[column[j] for column in begun],
-            ),
-            range(len(rows)),
-            workers=workers,
-            show=show,
-            text="phase diagram",
-        )
+        points = solve_grid(rows, x, y, tol=tol, workers=workers, show=show)
     except Interrupted as stop:
         raise Interrupted(_diagram(x, columns, y, heights, rows, stop.done)) from stop
     diagram = _diagram(x, columns, y, heights, rows, points)
     if len(diagram.failures) == columns.size * heights.size:
         raise next(p for p in points[0] if isinstance(p, ConvergenceError))
     return diagram
-
-
-def _looks(line: int, length: int) -> range:
-    """Where all states are searched for along a row or column: every eighth point of the diagram.
-
-    From row to row they move on by three, so that none is further than two from each point.
-    """
-    return range(-3 * line % _LOOK, length, _LOOK)
 
 
 def _diagram(
@@ -240,6 +211,8 @@ def _diagram(
     problems: list[list[Problem]],
     attempts: list[list[Attempt]],
 ) -> PhaseDiagram:
-    """The diagram of the first rows, as many as were attempted."""
-    points = points_of(chain.from_iterable(problems), list(chain.from_iterable(attempts)))
-    return PhaseDiagram(x, y, columns, heights[: len(attempts)], points)
+    """The diagram of the first rows and columns, as many as were attempted."""
+    height, width = len(attempts), len(attempts[0]) if attempts else columns.size
+    part = chain.from_iterable(row[:width] for row in problems[:height])
+    points = points_of(part, list(chain.from_iterable(attempts)))
+    return PhaseDiagram(x, y, columns[:width], heights[:height], points)

@@ -77,7 +77,9 @@ def explore(
         result = _search(problem, start, [f.candidate for f in found if f.candidate.stable])
         if isinstance(result, FixedPoint):
             failed.append(result)
-        elif isinstance(result, Found) and not any(same(problem, result.candidate, f.candidate) for f in found):
+        elif isinstance(result, Found) and not any(
+            same(problem, result.candidate, f.candidate) for f in found
+        ):
             found.append(result)
             queue += [] if result.cold else _kicks(result.candidate)
     if not found:

@@ -167,15 +167,17 @@ def neighbour(problem: Problem, state: Solution) -> Solution | None:
 def search_again(
     known: Solution, starts: Sequence[Overlaps] | None = None, *, tol: float | None = None
 ) -> Solution:
-    """A solution after a search from all starts, or from some: the same one, or a lower one.
+    """A solution after one more search: the same one, or a lower one.
 
-    The states found are its rivals.
+    From all starts, all states found become its rivals; from a few, they join them.
     """
     problem, own = known.problem, known.candidate
-    starts = all_starts(problem) if starts is None else starts
     stable = [state for state in (own, *known.rivals) if state.stable]
-    every = explore(problem, starts, known=stable)
+    every = explore(problem, all_starts(problem) if starts is None else starts, known=stable)
     others = [found.candidate for found in every if found.candidate is not own]
+    if starts is not None:
+        lost = [r for r in known.rivals if not any(same(problem, r, other) for other in others)]
+        others += lost
     if own.stable and not _challenged(own, others, problem):
         return replace(known, rivals=tuple(others))
     return _best(problem, every, tol=tol)
