@@ -24,108 +24,21 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from fermibose.theory.axis import SQRT2 as SQRT2
+from fermibose.theory.axis import Axis as Axis
 from fermibose.theory.problem import Array, Function, Problem
 
-SQRT2 = math.sqrt(2.0)
-_GREGORY = np.array([95 / 288, 317 / 240, 23 / 30, 793 / 720, 157 / 160])  # weights at an end
 
 _ROWS = 32  # of a table evaluated at a time: small arrays stay in the cache
 _BLOCK = 64  # sizes of kept tables are multiples of this
 _LARGEST = 512  # nodes along an axis beyond which a table is too large to be kept
-_KEPT = 6  # tables, one for each distance of nodes
+_KEPT = 12  # tables, one for each distance of nodes
 
 _LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
-_BLUR = 0.3  # of the variance
-_THIN = 0.33
+_BLUR = 0.3  # part of the variance s² that a table is averaged with beforehand
+THIN = 0.33  # step of what remains, in units of s
 _TINY = 1e-290  # Z below this has left the range of floating point
 _LEAST = -690.0  # exponents below this count as −∞: products of denormal numbers are slow
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Nodes and weights with Σ w g(x) ≈ ∫ g over the whole line, for even g if ``folded``.
-
-    A folded axis keeps x >= 0 only.
-    """
-
-    nodes: Array  # (n,), increasing
-    weights: Array  # (n,)
-    folded: bool
-    step: float | None = None  # distance of the nodes, if they are the multiples of one
-    kinked: bool = False  # whether the first weights are Gregory's, for a kink at 0
-
-    @classmethod
-    def uniform(cls, step: float, reach: float, *, folded: bool = True) -> "Axis":
-        """Trapezoidal rule with equal steps up to ``reach`` (from −reach if not folded)."""
-        count = math.ceil(reach / step)
-        if not folded:
-            nodes = step * np.arange(-count, count + 1.0)
-            return cls(nodes, np.full(nodes.size, step), folded, step)
-        return cls.graded(step, step, reach, width=1.0)
-
-    @classmethod
-    def graded(cls, step: float, finest: float, reach: float, *, width: float) -> "Axis":
-        """Folded trapezoidal rule whose steps grow smoothly from ``finest`` at 0 to ``step``.
-
-        The map x(u) = step·u − (step − finest)·width·tanh(u/width) is analytic and odd, so the rule
-        keeps the exponential convergence of equal steps.
-        """
-        drop = step - finest
-        u = np.arange(math.ceil((reach + drop * width) / step) + 1.0)
-        nodes = step * u - drop * width * np.tanh(u / width)
-        weights = 2 * (step - drop * (1 - np.tanh(u / width) ** 2))
-        weights[0] /= 2
-        return cls(nodes, weights, True, step if drop == 0 else None)
-
-    @classmethod
-    def one_sided(cls, step: float, reach: float) -> "Axis":
-        """Folded equal steps with Gregory's end corrections, for functions with a kink at 0."""
-        nodes = step * np.arange(math.ceil(reach / step) + 6.0)
-        weights = np.full(nodes.size, 2 * step)
-        weights[:5] *= _GREGORY
-        return cls(nodes, weights, True, kinked=True)
-
-    def thinned(self) -> "Axis":
-        """Every second node, with the weights of the same rule."""
-        weights = 2 * self.weights[::2]
-        if self.kinked:
-            weights[:5] = weights[5] * _GREGORY
-        return Axis(self.nodes[::2], weights, self.folded, kinked=self.kinked)
-
-    def ending(self, reach: float) -> "Axis":
-        """The same axis, scaled so that its last node is at ``reach``."""
-        scale = reach / float(self.nodes[-1])
-        step = None if self.step is None else scale * self.step
-        return replace(self, nodes=scale * self.nodes, weights=scale * self.weights, step=step)
-
-    def within(self, *windows: tuple[float, float]) -> "Axis":
-        """The nodes inside any of the windows, in runs that :meth:`thinned` leaves in step."""
-        keep = np.zeros(self.nodes.size, dtype=bool)
-        for low, high in windows:
-            first, last = np.searchsorted(self.nodes, (low, high))
-            keep[first // 2 * 2 : (last + 1) // 2 * 2] = True
-        return replace(self, nodes=self.nodes[keep], weights=self.weights[keep], step=None)
-
-    @property
-    def adjacent(self) -> NDArray[np.bool_]:
-        """Which pairs of nodes that follow each other are neighbours, with no gap between them."""
-        gaps = np.diff(self.nodes)
-        adjacent: NDArray[np.bool_] = gaps < 1.5 * gaps[0]
-        return adjacent
-
-    def gaussian(self, mean: float, width: float) -> tuple[Array, Array, Array]:
-        """Weights of Gaussian averages over x = y·mean + width·v with both signs y = ±1.
-
-        Returns (even, odd, slope) with Σ even·g = E g, Σ odd·g = E y g and Σ slope·g = E v g.
-        """
-        scale = self.weights / (2 * width * math.sqrt(2 * math.pi))
-        if mean == 0:
-            x = self.nodes / width
-            even = np.exp(-(x**2) / 2) * (2 * scale)
-            return even, np.zeros_like(even), x * even
-        plus, minus = (self.nodes - mean) / width, (self.nodes + mean) / width
-        a, b = np.exp(-(plus**2) / 2) * scale, np.exp(-(minus**2) / 2) * scale
-        return a + b, a - b, plus * a + minus * b
 
 
 def pair_values(phi: Function, r: Axis, t: Axis) -> tuple[Array, Array]:
@@ -309,29 +222,30 @@ class _Moments:
 
 
 class Blur:
-    """A Gaussian average of a table taken beforehand, for all the wider ones that will be asked for.
+    r"""A Gaussian average of a table taken beforehand, for all the wider ones asked for later.
 
-    What is left to average is smooth, and known from fewer nodes. Every term of the sum over them
-    is positive, so that no Z misses more of itself than the rule does of one Gaussian.
+    N(s²) is N(σ²) after N(s² − σ²), and what the first leaves is smooth: fewer nodes z′ do. Of
+
+    .. math:: N(ω; z', s^2 - σ^2)\, N(z'; z, σ^2) = N(ω; z, s^2)\, N(z'; \cdot, σ^2 (1 - σ^2/s^2))
+
+    the sum over z′ misses a part 2e^{−2π²σ²(1 − σ²/s²)/h²}, and since all terms of Z are positive,
+    no Z misses more of itself: 2e-12 at the least s of a lattice, 1e-16 where it was made.
     """
 
     def __init__(self, on: tuple[Axis, Axis], s: float) -> None:
-        assert on[0].step is not None
+        """on: the axes of tables; s: the width that averages will have, or little less."""
         width = math.sqrt(_BLUR) * s
         self.variance = width**2
-        self.on = (
-            tuple(Axis.uniform(_THIN * s, z.nodes[-1] + 3 * width, folded=z.folded) for z in on)
-            if on[0] is not on[1]
-            else (Axis.uniform(_THIN * s, on[0].nodes[-1] + 3 * width),) * 2
-        )
-        self._r = gaussian_kernels(self.on[0], on[0], width, order=0)[0]
-        self._t = (
-            self._r if on[0] is on[1] else gaussian_kernels(self.on[1], on[1], width, order=0)[0]
+        r, t = (Axis.uniform(THIN * s, z.nodes[-1] + 3 * width, folded=z.folded) for z in on)
+        self.on = (r, r if on[0] is on[1] else t)
+        self._r, self._t = (
+            gaussian_kernels(x, z, width, order=0)[0] for x, z in zip(self.on, on, strict=True)
         )
 
     def __call__(self, table: Array) -> Array:
-        """The table averaged, on fewer nodes."""
-        return self._r @ table @ self._t.T
+        """A table on fewer nodes."""
+        blurred: Array = self._r @ table @ self._t.T
+        return blurred
 
 
 class GaussianChannel:

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fermibose.theory.channel import SQRT2, Axis, Blur, Channel, GaussianChannel, kept_table
+from fermibose.theory.channel import SQRT2, THIN, Axis, Blur, Channel, GaussianChannel, kept_table
 from fermibose.theory.moreau import MoreauChannel
 from fermibose.theory.problem import Function, Problem
 from fermibose.theory.solution import Overlaps
@@ -23,6 +23,8 @@ _PLAIN = 0.04  # step of a field that is not graded
 _NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
 _GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
 _MIDDLE = 12  # nodes beside 0 that the end corrections there need, thinned too
+_LADDER = 1.1  # ratio of the steps of tables that follow s
+_PAYS = 1.6  # times as many nodes of a table that pay for an average taken beforehand
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 
@@ -114,11 +116,8 @@ def make_lattice(
         table = spread_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
     else:
         table = kept_table(problem, z_r, z_t)
-    blur = (
-        Blur((z_r, z_t), s)
-        if not wide and coarseness < _ROUGH and 1.6 * z_step < 0.33 * s
-        else None
-    )
+    pays = not wide and coarseness < _ROUGH and _PAYS * z_step < THIN * s
+    blur = Blur((z_r, z_t), s) if pays else None
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur)
     return Lattice(r, t, warm, reach, tail, width, c, resolves)
 
@@ -141,7 +140,12 @@ def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float
     wide = min(0.1 - 0.035 * apart, max(0.065, s / 2.5))
     smooth = min(max(wide, s / 5), max(0.025, 3 * s**2))
     narrow = width / 2.5 if width < _NARROW else 0.0
-    return max(smooth, narrow), min(s**2 / 3, s / 10), min(s / 4, ridge, corner)
+    return max(smooth, narrow), min(s**2 / 3, s / 10), min(_rung(s / 4), ridge, corner)
+
+
+def _rung(length: float) -> float:
+    """The length, or up to a tenth less: states alike have tables of one step, made once."""
+    return float(_LADDER ** math.floor(math.log(length, _LADDER))) if length > 0 else 0.0
 
 
 def _field(problem: Problem, overlaps: Overlaps) -> tuple[float, float]:

@@ -181,7 +181,7 @@ def phase_diagram(
     """Solve the problem on the grid x_values × y_values of two of its parameters.
 
     Each point is the solution of lowest free energy: states are followed from point to point, all
-    of them, and searched for again where one is lost, at every eighth point, and where a neighbour
+    of them, and searched for again where one is lost, at every tenth point, and where a neighbour
     has one more. Rows are shared by ``workers`` processes (default: one a core), or columns, where
     x changes the energy of a pair and y does not. A point that cannot be solved is None;
     ConvergenceError is raised if no point can be. Ctrl-C raises ``Interrupted``, a

@@ -1,7 +1,7 @@
 """Solutions on a grid of two parameters: lines by continuation, searched and compared across.
 
 Two lines along one parameter are continued from point to point, and from them all lines along the
-other one. At every eighth point all states are searched for; from line to line these points move on
+other one. At every tenth point all states are searched for; from line to line these points move on
 by three, so that none is more than two steps from one of them. In the end every point has been
 asked about every stable state of the points beside it.
 """
@@ -14,11 +14,16 @@ from fermibose.compute import Interrupted, parallel_map
 from fermibose.theory.continuation import changed, continue_along, is_new
 from fermibose.theory.points import Attempt
 from fermibose.theory.problem import Problem
-from fermibose.theory.solution import Solution
+from fermibose.theory.search import apart
+from fermibose.theory.solution import Candidate, Solution
 from fermibose.theory.solve import search_again
 
 _BEGUN = 2  # lines across, from which the others can be extrapolated
-_LOOK, _SHIFT = 8, 3  # points from one search to the next along a line; how far it is from the last
+_LOOK, _SHIFT = (
+    10,
+    3,
+)  # points from one search to the next along a line; how far it is from the last
+_ALIKE = 0.5  # how far apart solutions are that need not be different states
 _SMALL = 5  # points along a side up to which all are searched: neighbours are too far apart
 _PAIR = ("d_f", "beta", "softness")  # parameters of H: along the others its tables can be kept
 
@@ -75,6 +80,13 @@ def _turned(rows: Sequence[Sequence[T]]) -> list[list[T]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
+def _stable(point: Solution, *, beside: Solution) -> list[Candidate]:
+    """The stable states of a point, without a solution that may well be the one beside."""
+    own, other = point.candidate, beside.candidate
+    alike = own.ordered == other.ordered and apart(own, other) < _ALIKE
+    return [s for s in (*point.rivals, *([] if alike else [own])) if s.stable]
+
+
 def _compare(grid: Grid, *, tol: float | None) -> None:
     """Ask every point about the stable states beside it that are far from all it knows."""
     queue = deque((j, i) for j, row in enumerate(grid) for i in range(len(row)))
@@ -92,8 +104,8 @@ def _compare(grid: Grid, *, tol: float | None) -> None:
             state
             for b, a in beside
             if isinstance(other := grid[b][a], Solution)
-            for state in (other.candidate, *other.rivals)
-            if state.stable and is_new(state, point)
+            for state in _stable(other, beside=point)
+            if is_new(state, point)
         ]
         if not states:
             continue
