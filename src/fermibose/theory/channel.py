@@ -22,12 +22,26 @@ from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-from fermibose.theory.axis import SQRT2 as SQRT2
-from fermibose.theory.axis import Axis as Axis
+from fermibose.theory.axis import SQRT2, Axis
 from fermibose.theory.problem import Array, Function, Problem
 
+__all__ = [
+    "SQRT2",
+    "THIN",
+    "Axis",
+    "Blur",
+    "Channel",
+    "Effective",
+    "GaussianChannel",
+    "Response",
+    "Table",
+    "forget_tables",
+    "gaussian_kernels",
+    "kept_table",
+    "pair_table",
+    "pair_values",
+]
 
 _ROWS = 32  # of a table evaluated at a time: small arrays stay in the cache
 _BLOCK = 64  # sizes of kept tables are multiples of this

@@ -8,7 +8,7 @@ by searches back from there until a point was right.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -47,24 +47,31 @@ def continue_along(
             points.append(point)
             if start is None or not isinstance(point, Solution):
                 continue
+            if index in looks:
+                points[index] = point = search_again(point, tol=tol)
             if changed(start, point):  # it may have been so for some points already
-                _look_back(points, index - 1, tol=tol)
-            elif index in looks:
-                _look_back(points, index, tol=tol)
+                _look_back(points, tol=tol)
     except KeyboardInterrupt as stop:
         raise Interrupted(points) from stop
     return points
 
 
-def _look_back(points: list[Attempt], last: int, *, tol: float | None) -> None:
-    """Search afresh from the last point back, until one was right."""
-    for index in range(last, -1, -1):
-        known = points[index]
-        if not isinstance(known, Solution):
+def _look_back(points: list[Attempt], *, tol: float | None) -> None:
+    """Ask points, from the last but one back, about the states of the next, until one has none."""
+    for index in range(len(points) - 2, -1, -1):
+        known, after = points[index], points[index + 1]
+        if not isinstance(known, Solution) or not isinstance(after, Solution):
             return
-        points[index] = again = search_again(known, tol=tol)
+        points[index] = again = asked(known, [after], tol=tol)
         if not changed(known, again):
             return
+
+
+def asked(point: Solution, others: Sequence[Solution], *, tol: float | None) -> Solution:
+    """A solution that knows of the stable states of neighbouring problems."""
+    states = chain.from_iterable((other.candidate, *other.rivals) for other in others)
+    new = [state.overlaps for state in states if state.stable and is_new(state, point)]
+    return search_again(point, new, tol=tol) if new else point
 
 
 def changed(one: Solution, other: Solution) -> bool:

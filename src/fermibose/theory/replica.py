@@ -201,7 +201,7 @@ class SaddlePoint:
         if problem.zero_temperature:
             least = (_SMALLEST / (problem.delta * problem.steepness)) ** 2
         least += overlaps.M**2
-        return overlaps if overlaps.Q >= least else replace(overlaps, Q=least)
+        return overlaps if least <= overlaps.Q else replace(overlaps, Q=least)
 
     def evaluate(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
         """Averages and conjugates of a state, on a new lattice if the old one does not cover it."""

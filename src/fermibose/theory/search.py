@@ -101,8 +101,13 @@ def apart(a: Candidate, b: Candidate) -> float:
     return float(np.abs(one - other).max())
 
 
-def follow(problem: Problem, states: Sequence[Candidate]) -> list[Candidate] | None:
-    """The same saddle points of a neighbouring problem; None if one is lost or changes its kind."""
+def follow(
+    problem: Problem, states: Sequence[Candidate], *, known: Sequence[Candidate]
+) -> list[Candidate] | None:
+    """Saddle points of a neighbouring problem beside one that is known.
+
+    None if one of them is lost or changes its kind.
+    """
     followed: list[Candidate] = []
     for state in states:
         found = _search(problem, _Start(state.overlaps))
@@ -113,7 +118,7 @@ def follow(problem: Problem, states: Sequence[Candidate]) -> list[Candidate] | N
             return None
         if new.stable and apart(new, state) > STRIDE:
             return None
-        if any(same(problem, new, other) for other in followed):
+        if any(same(problem, new, other) for other in (*known, *followed)):
             return None
         followed.append(new)
     return followed

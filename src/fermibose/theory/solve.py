@@ -78,15 +78,11 @@ def solve(
     _check(problem, tol)
     _check_start(start)
     _check_sharpness(problem)
-    starts = all_starts(problem)
     if isinstance(start, Solution):
-        near = _follow(problem, start, tol=tol)
-        if near is not None:
-            return near
-        starts = [start.overlaps, *(rival.overlaps for rival in start.rivals), *starts]
-    elif start is not None:
-        starts = [start, *starts]
-    solution = _best(problem, explore(problem, starts), tol=tol)
+        solution = _follow(problem, start, tol=tol)
+    else:
+        starts = [*([] if start is None else [start]), *all_starts(problem)]
+        solution = _best(problem, explore(problem, starts), tol=tol)
     stability = solution.stability
     if min(stability.state, stability.freezing) < -_UNDECIDED:
         what, size = "M or q", stability.state
@@ -171,16 +167,15 @@ def search_again(
 
     From all starts, all states found become its rivals; from a few, they join them.
     """
-    problem, own = known.problem, known.candidate
-    stable = [state for state in (own, *known.rivals) if state.stable]
+    problem = known.problem
+    stable = [state for state in (known.candidate, *known.rivals) if state.stable]
     every = explore(problem, all_starts(problem) if starts is None else starts, known=stable)
-    others = [found.candidate for found in every if found.candidate is not own]
-    if starts is not None:
-        lost = [r for r in known.rivals if not any(same(problem, r, other) for other in others)]
-        others += lost
-    if own.stable and not _challenged(own, others, problem):
-        return replace(known, rivals=tuple(others))
-    return _best(problem, every, tol=tol)
+    best = _best(problem, every, tol=tol, solved=known)
+    if starts is None:
+        return best
+    others = [best.candidate, *best.rivals]
+    kept = [r for r in known.rivals if not any(same(problem, r, other) for other in others)]
+    return replace(best, rivals=(*best.rivals, *kept))
 
 
 def jumped(one: Solution, other: Solution) -> bool:
@@ -239,15 +234,20 @@ def _sharp_order(problem: Problem) -> float:
     return float(z[int(np.argmin(cost))]) / problem.m
 
 
-def _best(problem: Problem, every: Sequence[Found], *, tol: float | None) -> Solution:
+def _best(
+    problem: Problem, every: Sequence[Found], *, tol: float | None, solved: Solution | None = None
+) -> Solution:
     """The solution: the best of the saddle points found, or of those that may be as good.
 
-    Free energies next to the lowest are compared on the fine grid.
+    Free energies next to the lowest are compared on the fine grid. solved: one that has been there.
     """
     first = every[0].candidate
     alike = [f for f in every[1:] if _challenged(first, [f.candidate], problem)]
     solutions, failure = [], None
     for found in [every[0], *alike] if first.stable else every[:1]:
+        if solved is not None and found.candidate == solved.candidate:
+            solutions.append(replace(solved, rivals=_others(found, every)))
+            continue
         try:
             solutions.append(_refine(problem, found, every, tol=tol))
         except ConvergenceError as error:
@@ -291,8 +291,12 @@ def _refine(
     return replace(
         solution,
         iterations=found.iterations + solution.iterations,
-        rivals=tuple(other.candidate for other in every if other is not found),
+        rivals=_others(found, every),
     )
+
+
+def _others(found: Found, every: Sequence[Found]) -> tuple[Candidate, ...]:
+    return tuple(other.candidate for other in every if other is not found)
 
 
 def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceError:
@@ -305,19 +309,20 @@ def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceErro
     )
 
 
-def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
-    """The solution next to one of a neighbouring problem, with its rivals, if it still is the one.
+def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution:
+    """The solution from one of a neighbouring problem: the one next to it, if it still is the one.
 
     That is: near, no rival lost or of another kind, and none as low on the grid they are known on.
+    Else all is searched for.
     """
     near = _next_to(problem, start, tol=tol)
-    if near is None:
-        return None
-    rivals = follow(problem, start.rivals)
-    if rivals is None or any(same(problem, near.candidate, rival) for rival in rivals):
-        return None
-    near = replace(near, rivals=tuple(rivals))
-    return None if _challenged(near.candidate, rivals, problem) else near
+    known = [] if near is None else [near.candidate]
+    rivals = None if near is None else follow(problem, start.rivals, known=known)
+    if near is not None and rivals is not None and not _challenged(near.candidate, rivals, problem):
+        return replace(near, rivals=tuple(rivals))
+    starts = [state.overlaps for state in (start.candidate, *start.rivals) if state.stable]
+    every = explore(problem, [*starts, *all_starts(problem)], known=known)
+    return _best(problem, every, tol=tol, solved=near)
 
 
 def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:

@@ -11,19 +11,16 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from fermibose.compute import Interrupted, parallel_map
-from fermibose.theory.continuation import changed, continue_along, is_new
+from fermibose.theory.continuation import asked, changed, continue_along
 from fermibose.theory.points import Attempt
 from fermibose.theory.problem import Problem
-from fermibose.theory.search import apart
-from fermibose.theory.solution import Candidate, Solution
-from fermibose.theory.solve import search_again
+from fermibose.theory.solution import Solution
 
 _BEGUN = 2  # lines across, from which the others can be extrapolated
 _LOOK, _SHIFT = (
     10,
     3,
 )  # points from one search to the next along a line; how far it is from the last
-_ALIKE = 0.5  # how far apart solutions are that need not be different states
 _SMALL = 5  # points along a side up to which all are searched: neighbours are too far apart
 _PAIR = ("d_f", "beta", "softness")  # parameters of H: along the others its tables can be kept
 
@@ -80,13 +77,6 @@ def _turned(rows: Sequence[Sequence[T]]) -> list[list[T]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _stable(point: Solution, *, beside: Solution) -> list[Candidate]:
-    """The stable states of a point, without a solution that may well be the one beside."""
-    own, other = point.candidate, beside.candidate
-    alike = own.ordered == other.ordered and apart(own, other) < _ALIKE
-    return [s for s in (*point.rivals, *([] if alike else [own])) if s.stable]
-
-
 def _compare(grid: Grid, *, tol: float | None) -> None:
     """Ask every point about the stable states beside it that are far from all it knows."""
     queue = deque((j, i) for j, row in enumerate(grid) for i in range(len(row)))
@@ -100,15 +90,7 @@ def _compare(grid: Grid, *, tol: float | None) -> None:
             for b, a in ((j - 1, i), (j + 1, i), (j, i - 1), (j, i + 1))
             if 0 <= b < len(grid) and 0 <= a < len(grid[b])
         ]
-        states = [
-            state
-            for b, a in beside
-            if isinstance(other := grid[b][a], Solution)
-            for state in _stable(other, beside=point)
-            if is_new(state, point)
-        ]
-        if not states:
-            continue
-        grid[j][i] = again = search_again(point, [s.overlaps for s in states], tol=tol)
+        others = [other for b, a in beside if isinstance(other := grid[b][a], Solution)]
+        grid[j][i] = again = asked(point, others, tol=tol)
         if changed(point, again):
             queue += beside
