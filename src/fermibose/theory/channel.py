@@ -22,110 +22,37 @@ from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
+from fermibose.theory.axis import SQRT2, Axis
 from fermibose.theory.problem import Array, Function, Problem
 
-SQRT2 = math.sqrt(2.0)
-_GREGORY = np.array([95 / 288, 317 / 240, 23 / 30, 793 / 720, 157 / 160])  # weights at an end
+__all__ = [
+    "SQRT2",
+    "THIN",
+    "Axis",
+    "Blur",
+    "Channel",
+    "Effective",
+    "GaussianChannel",
+    "Response",
+    "Table",
+    "forget_tables",
+    "gaussian_kernels",
+    "kept_table",
+    "pair_table",
+    "pair_values",
+]
 
 _ROWS = 32  # of a table evaluated at a time: small arrays stay in the cache
 _BLOCK = 64  # sizes of kept tables are multiples of this
-_KEPT = 512  # nodes along an axis beyond which a table is too large to be kept
+_LARGEST = 512  # nodes along an axis beyond which a table is too large to be kept
+_KEPT = 12  # tables, one for each distance of nodes
 
 _LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
+_BLUR = 0.3  # part of the variance s² that a table is averaged with beforehand
+THIN = 0.33  # step of what remains, in units of s
 _TINY = 1e-290  # Z below this has left the range of floating point
 _LEAST = -690.0  # exponents below this count as −∞: products of denormal numbers are slow
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Nodes and weights with Σ w g(x) ≈ ∫ g over the whole line, for even g if ``folded``.
-
-    A folded axis keeps x >= 0 only.
-    """
-
-    nodes: Array  # (n,), increasing
-    weights: Array  # (n,)
-    folded: bool
-    step: float | None = None  # distance of the nodes, if they are the multiples of one
-    kinked: bool = False  # whether the first weights are Gregory's, for a kink at 0
-
-    @classmethod
-    def uniform(cls, step: float, reach: float, *, folded: bool = True) -> "Axis":
-        """Trapezoidal rule with equal steps up to ``reach`` (from −reach if not folded)."""
-        count = math.ceil(reach / step)
-        if not folded:
-            nodes = step * np.arange(-count, count + 1.0)
-            return cls(nodes, np.full(nodes.size, step), folded, step)
-        return cls.graded(step, step, reach, width=1.0)
-
-    @classmethod
-    def graded(cls, step: float, finest: float, reach: float, *, width: float) -> "Axis":
-        """Folded trapezoidal rule whose steps grow smoothly from ``finest`` at 0 to ``step``.
-
-        The map x(u) = step·u − (step − finest)·width·tanh(u/width) is analytic and odd, so the rule
-        keeps the exponential convergence of equal steps.
-        """
-        drop = step - finest
-        u = np.arange(math.ceil((reach + drop * width) / step) + 1.0)
-        nodes = step * u - drop * width * np.tanh(u / width)
-        weights = 2 * (step - drop * (1 - np.tanh(u / width) ** 2))
-        weights[0] /= 2
-        return cls(nodes, weights, True, step if drop == 0 else None)
-
-    @classmethod
-    def one_sided(cls, step: float, reach: float) -> "Axis":
-        """Folded equal steps with Gregory's end corrections, for functions with a kink at 0."""
-        nodes = step * np.arange(math.ceil(reach / step) + 6.0)
-        weights = np.full(nodes.size, 2 * step)
-        weights[:5] *= _GREGORY
-        return cls(nodes, weights, True, kinked=True)
-
-    def unfolded(self) -> "Axis":
-        """The same nodes on both sides of 0."""
-        nodes = np.concatenate([-self.nodes[:0:-1], self.nodes])
-        half = self.weights / 2
-        weights = np.concatenate([half[:0:-1], self.weights[:1], half[1:]])
-        return Axis(nodes, weights, folded=False)
-
-    def thinned(self) -> "Axis":
-        """Every second node, with the weights of the same rule."""
-        weights = 2 * self.weights[::2]
-        if self.kinked:
-            weights[:5] = weights[5] * _GREGORY
-        return Axis(self.nodes[::2], weights, self.folded, kinked=self.kinked)
-
-    def ending(self, reach: float) -> "Axis":
-        """The same axis, scaled so that its last node is at ``reach``."""
-        scale = reach / float(self.nodes[-1])
-        step = None if self.step is None else scale * self.step
-        return replace(self, nodes=scale * self.nodes, weights=scale * self.weights, step=step)
-
-    def within(self, *windows: tuple[float, float]) -> "Axis":
-        """The nodes inside any of the windows, in runs that :meth:`thinned` leaves in step."""
-        keep = np.zeros(self.nodes.size, dtype=bool)
-        for low, high in windows:
-            first, last = np.searchsorted(self.nodes, (low, high))
-            keep[first // 2 * 2 : (last + 1) // 2 * 2] = True
-        return replace(self, nodes=self.nodes[keep], weights=self.weights[keep], step=None)
-
-    @property
-    def adjacent(self) -> NDArray[np.bool_]:
-        """Which pairs of nodes that follow each other are neighbours, with no gap between them."""
-        gaps = np.diff(self.nodes)
-        adjacent: NDArray[np.bool_] = gaps < 1.5 * gaps[0]
-        return adjacent
-
-    def gaussian(self, mean: float, width: float) -> tuple[Array, Array, Array]:
-        """Weights of Gaussian averages over x = y·mean + width·v with both signs y = ±1.
-
-        Returns (even, odd, slope) with Σ even·g = E g, Σ odd·g = E y g and Σ slope·g = E v g.
-        """
-        plus, minus = (self.nodes - mean) / width, (self.nodes + mean) / width
-        scale = self.weights / (2 * width * math.sqrt(2 * math.pi))
-        a, b = np.exp(-(plus**2) / 2) * scale, np.exp(-(minus**2) / 2) * scale
-        return a + b, a - b, plus * a + minus * b
 
 
 def pair_values(phi: Function, r: Axis, t: Axis) -> tuple[Array, Array]:
@@ -163,6 +90,9 @@ class Table:
         return cls(weight, H * weight, lowest, highest - lowest)
 
 
+_TABLES: dict[tuple[Problem, float, bool], Table] = {}  # the last one used comes last
+
+
 def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
     """H of boson and fermion pairs on the nodes of the rotated plane, shape (2, r, t)."""
     phi1, phi2 = pair_values(problem.phi, r, t)
@@ -177,23 +107,32 @@ def kept_table(problem: Problem, r: Axis, t: Axis) -> Table:
     """The table of a problem on axes of equal steps, from one already made if there is one."""
     assert r.step is not None
     size = -(-r.nodes.size // _BLOCK) * _BLOCK
-    if size > _KEPT:
+    if size > _LARGEST:
         return Table.of(pair_table(problem, r, t), problem.beta)
-    # All that H does not depend on.
-    pair = replace(problem, alpha=1.0, delta=1.0, weight_decay=1.0, m=1.0, rho=0.5)
-    kept = _made_table(pair, r.step, size, t.folded)
-    first = 0 if t.folded else size - 1 + round(t.nodes[0] / r.step)
+    key = (_pair(problem), r.step, t.folded)
+    kept = _TABLES.pop(key, None)  # and in again, as the last one used
+    if kept is None or kept.weight.shape[1] < size:
+        kept = _made_table(*key, size=size)
+    _TABLES[key] = kept
+    for oldest in list(_TABLES)[:-_KEPT]:
+        del _TABLES[oldest]
+    first = 0 if t.folded else kept.weight.shape[1] - 1 + round(t.nodes[0] / r.step)
     part = np.s_[:, : r.nodes.size, first : first + t.nodes.size]
-    return replace(kept, weight=kept.weight[part], weighted=kept.weighted[part])
+    return Table(kept.weight[part], kept.weighted[part], kept.lowest, kept.span)
+
+
+@lru_cache(maxsize=64)
+def _pair(problem: Problem) -> Problem:
+    """The problem without what H does not depend on."""
+    return replace(problem, alpha=1.0, delta=1.0, weight_decay=1.0, m=1.0, rho=0.5)
 
 
 def forget_tables() -> None:
     """Let the kept tables go."""
-    _made_table.cache_clear()
+    _TABLES.clear()
 
 
-@lru_cache(maxsize=6)
-def _made_table(pair: Problem, step: float, size: int, folded: bool) -> Table:
+def _made_table(pair: Problem, step: float, folded: bool, *, size: int) -> Table:
     reach = (size - 1.25) * step  # rounds up to size − 1 steps
     r, t = Axis.uniform(step, reach), Axis.uniform(step, reach, folded=folded)
     return Table.of(pair_table(pair, r, t), pair.beta)
@@ -296,6 +235,33 @@ class _Moments:
     t: Array
 
 
+class Blur:
+    r"""A Gaussian average of a table taken beforehand, for all the wider ones asked for later.
+
+    N(s²) is N(σ²) after N(s² − σ²), and what the first leaves is smooth: fewer nodes z′ do. Of
+
+    .. math:: N(ω; z', s^2 - σ^2)\, N(z'; z, σ^2) = N(ω; z, s^2)\, N(z'; \cdot, σ^2 (1 - σ^2/s^2))
+
+    the sum over z′ misses a part 2e^{−2π²σ²(1 − σ²/s²)/h²}, and since all terms of Z are positive,
+    no Z misses more of itself: 2e-12 at the least s of a lattice, 1e-16 where it was made.
+    """
+
+    def __init__(self, on: tuple[Axis, Axis], s: float) -> None:
+        """on: the axes of tables; s: the width that averages will have, or little less."""
+        width = math.sqrt(_BLUR) * s
+        self.variance = width**2
+        r, t = (Axis.uniform(THIN * s, z.nodes[-1] + 3 * width, folded=z.folded) for z in on)
+        self.on = (r, r if on[0] is on[1] else t)
+        self._r, self._t = (
+            gaussian_kernels(x, z, width, order=0)[0] for x, z in zip(self.on, on, strict=True)
+        )
+
+    def __call__(self, table: Array) -> Array:
+        """A table on fewer nodes."""
+        blurred: Array = self._r @ table @ self._t.T
+        return blurred
+
+
 class GaussianChannel:
     """F, ∇F, ∇²F at inverse temperature beta on the nodes r × t, from a table of H on z × z'.
 
@@ -304,30 +270,40 @@ class GaussianChannel:
     """
 
     def __init__(
-        self, table: Table | Array, beta: float, *, at: tuple[Axis, Axis], on: tuple[Axis, Axis]
+        self,
+        table: Table | Array,
+        beta: float,
+        *,
+        at: tuple[Axis, Axis],
+        on: tuple[Axis, Axis],
+        blur: Blur | None = None,
     ) -> None:
         self.beta = beta
         self._at, self._on = at, on
         self._table = table if isinstance(table, Table) else Table.of(table, beta)
         # Where a Gaussian is below this, no gain in energy can make it count.
         self._depth = 40 + beta * self._table.span
-        self._last: tuple[float, _Moments, Effective] | None = None
+        self._blur = blur
+        self._weight = self._table.weight if blur is None else blur(self._table.weight)
+        self._kept: dict[float, tuple[_Moments, Effective]] = {}
 
     def effective(self, c: float) -> Effective:
-        """F = −ln Z/β and ∇F = −∇Z/(βZ); kept for the last c."""
-        if self._last is None or self._last[0] != c:
+        """F = −ln Z/β and ∇F = −∇Z/(βZ); kept for two c, so that differences along c find both."""
+        if c not in self._kept:
             m = self._moments(c)
             F = self._table.lowest + (2 * _LIFT - np.log(m.Z)) / self.beta
             r, t = m.r / -self.beta, m.t / -self.beta
-            self._last = (c, m, Effective(F, r, t, r**2 + t**2))
-        return self._last[2]
+            for old in list(self._kept)[:-1]:
+                del self._kept[old]
+            self._kept[c] = m, Effective(F, r, t, r**2 + t**2)
+        return self._kept[c][1]
 
     def response(self, c: float) -> Response:
         """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β."""
         m = self._at_last(c)
         r2, t2 = (kernels[2] for kernels in self._kernels(c, order=2))
         return Response(
-            rr=(m.r**2 - (r2 @ self._table.weight @ m.kernel_t[0].T) / m.Z) / self.beta,
+            rr=(m.r**2 - (r2 @ self._weight @ m.kernel_t[0].T) / m.Z) / self.beta,
             rt=(m.r * m.t - (m.left1 @ m.kernel_t[1].T) / m.Z) / self.beta,
             tt=(m.t**2 - (m.left @ t2.T) / m.Z) / self.beta,
         )
@@ -346,27 +322,27 @@ class GaussianChannel:
 
     def _mean(self, weighted: Array, c: float) -> Array:
         m = self._at_last(c)
+        weighted = weighted if self._blur is None else self._blur(weighted)
         average: Array = (m.kernel_r[0] @ weighted @ m.kernel_t[0].T) / m.Z
         return average
 
     def _at_last(self, c: float) -> _Moments:
         self.effective(c)
-        assert self._last is not None
-        return self._last[1]
+        return self._kept[c][0]
 
     def _moments(self, c: float) -> _Moments:
         r, t = self._kernels(c, order=1)
         rows, columns = r.shape[1], t.shape[1]
         # Both orders in one product: large matrices multiply faster.
-        left = r.reshape(2 * rows, -1) @ self._table.weight
+        left = r.reshape(2 * rows, -1) @ self._weight
         left, left1 = left[:, :rows], left[:, rows:]
         Z = left @ t.reshape(2 * columns, -1).T
         Z, Z_t = np.maximum(Z[..., :columns], _TINY), Z[..., columns:]
         return _Moments(r, t, left, left1, Z, (left1 @ t[0].T) / Z, Z_t / Z)
 
     def _kernels(self, c: float, *, order: int) -> tuple[Array, Array]:
-        s = math.sqrt(c / self.beta)
-        (r, t), (z_r, z_t) = self._at, self._on
+        s = math.sqrt(c / self.beta - (0.0 if self._blur is None else self._blur.variance))
+        (r, t), (z_r, z_t) = self._at, self._on if self._blur is None else self._blur.on
         along_r = gaussian_kernels(r, z_r, s, order=order, depth=self._depth, lift=_LIFT / 2)
         if t is r and z_t is z_r:
             return along_r, along_r

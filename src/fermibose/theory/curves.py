@@ -4,10 +4,9 @@ Also what curves and phase diagrams have in common: the values of a parameter, a
 where replica symmetry is stable.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,11 @@ from fermibose.checks import number
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, figure
+from fermibose.theory.continuation import continue_along
 from fermibose.theory.fixed_point import ConvergenceError
-from fermibose.theory.points import (
-    Attempt,
-    Point,
-    Points,
-    attempt,
-    check_quantity,
-    column,
-    points_of,
-)
+from fermibose.theory.points import Point, Points, check_quantity, column, points_of
 from fermibose.theory.problem import Array, Problem, check_problem
-from fermibose.theory.replica import to_overlaps, to_vector
 from fermibose.theory.solution import Solution
-from fermibose.theory.solve import jumped
 
 SYMBOLS = {
     "alpha": "α",
@@ -48,7 +38,6 @@ SYMBOLS = {
 }  # the numbers of a problem, and how axes are labelled
 
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
-_KNOWN = 5  # points that predict the next
 _LOOK = 5  # points after which all states are searched for again
 
 
@@ -124,7 +113,9 @@ def trace(
     pieces = [problems[i : i + _PIECE] for i in range(0, len(problems), _PIECE)]
     try:
         done = parallel_map(
-            lambda piece: _continue_along(piece, parameter, tol=tol),
+            lambda piece: continue_along(
+                piece, parameter, tol=tol, looks=[*range(0, len(piece), _LOOK), len(piece) - 1]
+            ),
             pieces,
             workers=workers,
             show=show,
@@ -152,75 +143,6 @@ def at_value(problem: Problem, parameter: str, value: float) -> Problem:
     """The problem with one parameter changed."""
     change: dict[str, Any] = {parameter: value}
     return replace(problem, **change)
-
-
-def _continue_along(problems: Sequence[Problem], parameter: str, *, tol: float) -> list[Attempt]:
-    """Solve problems one from another; a failed point is returned as an error and seeds nothing.
-
-    Ctrl-C raises Interrupted with the points so far.
-    """
-    points: list[Attempt] = []
-    try:
-        for problem in problems:
-            known = [p for p in points[-_KNOWN:] if isinstance(p, Solution)]
-            follows = bool(points) and isinstance(points[-1], Solution)
-            start = _predict(known, parameter, getattr(problem, parameter)) if follows else None
-            point = attempt(problem, start, tol=tol)
-            points.append(point)
-            if start is None or not isinstance(point, Solution):
-                continue
-            if jumped(start, point):  # it may have been the lower state for some points already
-                _look_back(problems[: len(points) - 1], points, tol=tol)
-            elif len(points) % _LOOK == 1 or len(points) == len(problems):
-                _look_back(problems[: len(points)], points, tol=tol)
-    except KeyboardInterrupt as stop:
-        raise Interrupted(points) from stop
-    return points
-
-
-def _look_back(problems: Sequence[Problem], points: list[Attempt], *, tol: float) -> None:
-    """Search afresh from the last problem back, and keep what is lower, until a point is right."""
-    for index in reversed(range(len(problems))):
-        known = points[index]
-        if not isinstance(known, Solution):
-            return
-        again = attempt(problems[index], known.overlaps, tol=tol)
-        if not isinstance(again, Solution):
-            return
-        right = not jumped(known, again)
-        points[index] = replace(known, rivals=again.rivals) if right else again
-        if right:
-            return
-
-
-def _predict(known: Sequence[Solution], parameter: str, value: float) -> Solution:
-    """The last solution moved on, by a polynomial through the last ones.
-
-    Its degree is where one more changes the prediction least.
-    """
-    last = known[-1]
-    same = [s for s in known if s.candidate.ordered == last.candidate.ordered]
-    at = np.array([*(getattr(s.problem, parameter) for s in same), value])
-    if len(set(at)) < len(at) or not np.all(np.isfinite(at)):
-        return last
-    if at.min() > 0:
-        at = np.log(at)  # most curves bend less against the logarithm
-    states = np.array([to_vector(s.overlaps) for s in same])
-    guesses = [_polynomial(at[-n - 1 : -1], states[-n:], at[-1]) for n in range(1, len(at))]
-    changes = [float(np.abs(b - a).max()) for a, b in pairwise(guesses)]
-    best = guesses[int(np.argmin(changes)) + 1] if changes else guesses[0]
-    shift = states[-1] - to_vector(last.second)
-    return replace(last, overlaps=to_overlaps(best), second=to_overlaps(best - shift))
-
-
-def _polynomial(at: Array, states: Array, value: float) -> Array:
-    """The polynomial through states at some values of a parameter, at another (Lagrange's form)."""
-    weights = [
-        math.prod((value - b) / (a - b) for j, b in enumerate(at) if j != i)
-        for i, a in enumerate(at)
-    ]
-    combined: Array = np.tensordot(weights, states, axes=1)
-    return combined
 
 
 def check_parameter(parameter: Any) -> None:

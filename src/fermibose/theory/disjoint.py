@@ -5,19 +5,22 @@ Axes and channel are chosen from the widths of the two Gaussians of a state.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from fermibose.theory.channel import (
     SQRT2,
+    THIN,
     Axis,
+    Blur,
     Channel,
     GaussianChannel,
     Response,
     kept_table,
 )
 from fermibose.theory.moreau import MoreauChannel
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory.problem import Array, Function, Problem
 from fermibose.theory.solution import Overlaps
 from fermibose.theory.spreading import spread_step, spread_table
 
@@ -32,6 +35,8 @@ _PLAIN = 0.04  # step of a field that is not graded
 _NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
 _GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
 _MIDDLE = 12  # nodes beside 0 that the end corrections there need, thinned too
+_LADDER = 1.1  # ratio of the steps of tables that follow s
+_PAYS = 1.6  # times as many nodes of a table that pay for an average taken beforehand
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 
@@ -84,7 +89,9 @@ def make_lattice(
     reach = mean + tail * width
     folded = problem.odd
     s = math.sqrt(c / problem.beta)
-    z_reach = max(reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem)))
+    z_reach = max(
+        reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem.phi, problem.d_f))
+    )
     z_reach += max(_REACH[short] * s, _WHOLE[short] * math.hypot(width, s) - tail * width)
     steep = problem.steepness  # where φ is steep all lengths count for more
     steps = _steps(problem, steep * mean, steep * width, steep * s)
@@ -121,7 +128,9 @@ def make_lattice(
         table = spread_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
     else:
         table = kept_table(problem, z_r, z_t)
-    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
+    pays = not wide and coarseness < _ROUGH and _PAYS * z_step < THIN * s
+    blur = Blur((z_r, z_t), s) if pays else None
+    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur)
     return Lattice(r, t, warm, reach, tail, width, c, resolves)
 
 
@@ -143,7 +152,12 @@ def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float
     wide = min(0.1 - 0.035 * apart, max(0.065, s / 2.5))
     smooth = min(max(wide, s / 5), max(0.025, 3 * s**2))
     narrow = width / 2.5 if width < _NARROW else 0.0
-    return max(smooth, narrow), min(s**2 / 3, s / 10), min(s / 4, ridge, corner)
+    return max(smooth, narrow), min(s**2 / 3, s / 10), min(_rung(s / 4), ridge, corner)
+
+
+def _rung(length: float) -> float:
+    """The length, or up to a tenth less: states alike have tables of one step, made once."""
+    return float(_LADDER ** math.floor(math.log(length, _LADDER))) if length > 0 else 0.0
 
 
 def _field(problem: Problem, overlaps: Overlaps) -> tuple[float, float]:
@@ -151,11 +165,12 @@ def _field(problem: Problem, overlaps: Overlaps) -> tuple[float, float]:
     return SQRT2 * problem.m * abs(overlaps.M), problem.delta * math.sqrt(overlaps.Q)
 
 
-def _contact(problem: Problem) -> float:
+@lru_cache(maxsize=64)
+def _contact(phi: Function, d_f: float) -> float:
     """The r beyond which a fermion pair at t = 0 is pushed no further out."""
     r = np.linspace(0, 40, 401)
-    d2 = (problem.phi(r / SQRT2) - problem.phi(-r / SQRT2)) ** 2
-    free = (d2 >= problem.d_f + 0.3) | (d2 >= d2[-1] * (1 - 1e-4))
+    d2 = (phi(r / SQRT2) - phi(-r / SQRT2)) ** 2
+    free = (d2 >= d_f + 0.3) | (d2 >= d2[-1] * (1 - 1e-4))
     return float(r[int(np.argmax(free))])
 
 

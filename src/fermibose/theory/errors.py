@@ -26,6 +26,7 @@ from fermibose.theory.replica import (
     free_energy,
     resolved_at,
     solution_of,
+    stability_of,
     to_overlaps,
 )
 from fermibose.theory.solution import Conjugates, Overlaps, Solution, accuracy
@@ -70,6 +71,7 @@ def measured(saddle: SaddlePoint, point: FixedPoint, others: Sequence[SaddlePoin
         saddle,
         point,
         at=at[0],
+        stability=stability_of(others[0], to_overlaps(x)),
         errors=errors_of(saddle, x, sensitivity, [(view, here) for view in views], at=at),
         second=to_overlaps(x + sensitivity.inverse @ grid),
     )

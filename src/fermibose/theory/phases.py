@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fermibose.checks import number
-from fermibose.compute import Interrupted, parallel_map
+from fermibose.compute import Interrupted
 from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, figure
 from fermibose.theory.curves import (
@@ -24,7 +24,6 @@ from fermibose.theory.points import (
     Attempt,
     Point,
     Points,
-    attempt,
     check_quantity,
     column,
     points_of,
@@ -32,6 +31,7 @@ from fermibose.theory.points import (
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.search import apart
 from fermibose.theory.solution import Candidate, Solution
+from fermibose.theory.surfaces import solve_grid
 
 _JUMP = COLOURS["highlight"]  # a line across which the solution jumps
 _FIRST_ORDER, _BOTH = "first-order jump", "two states coexist"
@@ -180,10 +180,12 @@ def phase_diagram(
 ) -> PhaseDiagram:
     """Solve the problem on the grid x_values × y_values of two of its parameters.
 
-    Every point is solved afresh, so that each is the solution of lowest free energy, not the
-    continuation of a neighbour. Rows are shared by ``workers`` processes (default: one a core).
-    A point that cannot be solved is None; ConvergenceError is raised if no point can be. Ctrl-C
-    raises ``Interrupted``, a KeyboardInterrupt whose ``done`` is the diagram of the finished rows.
+    Each point is the solution of lowest free energy: states are followed from point to point, all
+    of them, and searched for again where one is lost, at every tenth point, and where a neighbour
+    has one more. Rows are shared by ``workers`` processes (default: one a core), or columns, where
+    x changes the energy of a pair and y does not. A point that cannot be solved is None;
+    ConvergenceError is raised if no point can be. Ctrl-C raises ``Interrupted``, a
+    KeyboardInterrupt whose ``done`` is the diagram of the finished rows or columns.
     """
     if tol is not None:
         number("tol", tol, above=0, below=1)
@@ -192,13 +194,7 @@ def phase_diagram(
     rows = [along(row, x, x_values) for row in along(problem, y, y_values)]
     columns, heights = parameter_values(x, x_values), parameter_values(y, y_values)
     try:
-        points = parallel_map(
-            lambda row: [attempt(point, tol=tol) for point in row],
-            rows,
-            workers=workers,
-            show=show,
-            text="phase diagram",
-        )
+        points = solve_grid(rows, x, y, tol=tol, workers=workers, show=show)
     except Interrupted as stop:
         raise Interrupted(_diagram(x, columns, y, heights, rows, stop.done)) from stop
     diagram = _diagram(x, columns, y, heights, rows, points)
@@ -215,6 +211,8 @@ def _diagram(
     problems: list[list[Problem]],
     attempts: list[list[Attempt]],
 ) -> PhaseDiagram:
-    """The diagram of the first rows, as many as were attempted."""
-    points = points_of(chain.from_iterable(problems), list(chain.from_iterable(attempts)))
-    return PhaseDiagram(x, y, columns, heights[: len(attempts)], points)
+    """The diagram of the first rows and columns, as many as were attempted."""
+    height, width = len(attempts), len(attempts[0]) if attempts else columns.size
+    part = chain.from_iterable(row[:width] for row in problems[:height])
+    points = points_of(part, list(chain.from_iterable(attempts)))
+    return PhaseDiagram(x, y, columns[:width], heights[:height], points)

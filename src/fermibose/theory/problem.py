@@ -194,9 +194,7 @@ class Problem:
     @property
     def odd(self) -> bool:
         """Whether φ is odd up to a constant, which makes both classes mirror images."""
-        z = np.linspace(0, 6, 25)
-        total = self.phi(z) + self.phi(-z)
-        return bool(np.ptp(total) < 1e-12 * (1 + np.abs(total).max()))
+        return _odd(self.phi)
 
     def energies(self, z1: Array, z2: Array) -> Array:
         """H of a boson and of a fermion pair, stacked: shape (2, \\*shape of z1 and z2)."""
@@ -274,6 +272,13 @@ def _try(name: str, function: Callable[[Array], Any]) -> None:
     if not np.all(np.isfinite(values)):
         where = float(z[~np.isfinite(values)][0])
         raise InputError(f"{name} {function!r} must be finite everywhere, and is not at {where:g}")
+
+
+@lru_cache(maxsize=64)
+def _odd(phi: Function) -> bool:
+    z = np.linspace(0, 6, 25)
+    total = phi(z) + phi(-z)
+    return bool(np.ptp(total) < 1e-12 * (1 + np.abs(total).max()))
 
 
 @lru_cache(maxsize=64)

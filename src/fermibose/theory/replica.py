@@ -182,7 +182,8 @@ class SaddlePoint:
         least = _NARROWEST**2 * overlaps.chi / problem.beta
         if problem.zero_temperature:
             least = (_SMALLEST / (problem.delta * problem.steepness)) ** 2
-        return replace(overlaps, Q=max(overlaps.Q, overlaps.M**2 + least))
+        least += overlaps.M**2
+        return overlaps if least <= overlaps.Q else replace(overlaps, Q=least)
 
     def evaluate(self, overlaps: Overlaps) -> tuple[Averages, Conjugates]:
         """Averages and conjugates of a state, on new nodes if the old ones do not cover it."""
@@ -346,6 +347,7 @@ def solution_of(
     point: FixedPoint,
     *,
     at: float,
+    stability: Stability,
     errors: Mapping[str, float],
     second: Overlaps,
 ) -> Solution:
@@ -361,7 +363,7 @@ def solution_of(
         mean_field_energy=average.F,
         at_eigenvalue=at,
         label_stiffness=saddle.label_stiffness(overlaps),
-        stability=stability_of(saddle, overlaps),
+        stability=stability,
         residual=point.residual,
         iterations=point.iterations,
         converged=point.converged,

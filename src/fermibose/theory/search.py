@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
-from fermibose.theory.problem import Problem
+from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint, cold, distance, to_overlaps, to_vector
 from fermibose.theory.solution import Candidate, Overlaps
 
@@ -24,6 +24,7 @@ _SAME = 100 * ROUGH  # distance up to which two finds are one
 _TINY = 0.1  # M/√q that a rough iteration may have left of M = 0, or not yet gained
 _UNSURE = 0.05  # stiffness that a rough state may have the wrong sign of
 _SOFT = 0.2  # stiffness of a state whose neighbour's may be below 0
+STRIDE = 0.2  # how far apart states of neighbouring problems may be
 _MOST = 12  # searches from unstable states
 
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
@@ -56,12 +57,15 @@ class _Start:
     to_order: bool = False  # from M = 0 to any M > 0: in vain where one is known
 
 
-def explore(problem: Problem, starts: Iterable[Overlaps]) -> list[Found]:
+def explore(
+    problem: Problem, starts: Iterable[Overlaps], *, known: Iterable[Candidate] = ()
+) -> list[Found]:
     """The saddle points that the starts and their unstable finds lead to, the solution first.
 
-    Stable ones come before unstable ones, and both in the order of their free energy.
+    Stable ones come before unstable ones, and both in the order of their free energy. ``known``:
+    stable ones, which are among them and are not searched for again.
     """
-    found: list[Found] = []
+    found = [Found(candidate, 0, Steps(), cold=False) for candidate in known]
     failed: list[FixedPoint] = []
     queue = deque(_Start(overlaps) for overlaps in starts)
     left = len(queue) + _MOST
@@ -70,10 +74,12 @@ def explore(problem: Problem, starts: Iterable[Overlaps]) -> list[Found]:
         if start.to_order and any(f.candidate.ordered for f in found):
             continue
         left -= 1
-        result = _search(problem, start)
+        result = _search(problem, start, [f.candidate for f in found if f.candidate.stable])
         if isinstance(result, FixedPoint):
             failed.append(result)
-        elif not any(same(problem, result.candidate, f.candidate) for f in found):
+        elif isinstance(result, Found) and not any(
+            same(problem, result.candidate, f.candidate) for f in found
+        ):
             found.append(result)
             queue += [] if result.cold else _kicks(result.candidate)
     if not found:
@@ -93,6 +99,29 @@ def apart(a: Candidate, b: Candidate) -> float:
         for c in (a, b)
     )
     return float(np.abs(one - other).max())
+
+
+def follow(
+    problem: Problem, states: Sequence[Candidate], *, known: Sequence[Candidate]
+) -> list[Candidate] | None:
+    """Saddle points of a neighbouring problem beside one that is known.
+
+    None if one of them is lost or changes its kind.
+    """
+    followed: list[Candidate] = []
+    for state in states:
+        found = _search(problem, _Start(state.overlaps))
+        if not isinstance(found, Found) or found.cold:
+            return None
+        new = found.candidate
+        if (new.ordered, new.stable) != (state.ordered, state.stable):
+            return None
+        if new.stable and apart(new, state) > STRIDE:
+            return None
+        if any(same(problem, new, other) for other in (*known, *followed)):
+            return None
+        followed.append(new)
+    return followed
 
 
 def settle(problem: Problem, state: Candidate) -> list[Found]:
@@ -189,21 +218,37 @@ def _kicks(candidate: Candidate) -> list[_Start]:
     return kicks
 
 
-def _search(problem: Problem, start: _Start) -> Found | FixedPoint:
-    """A saddle point near a start on the coarse grid; the failed iteration if there is none."""
+def _search(
+    problem: Problem, start: _Start, known: Sequence[Candidate] = ()
+) -> Found | FixedPoint | None:
+    """A saddle point near a start on the coarse grid; the failed iteration if there is none.
+
+    None if it leads to one of the known states.
+    """
     try:
-        return _searched(problem, start)
+        return _searched(problem, start, known)
     except ConvergenceError:  # on the way, samples had no potentials that make each other
         return FixedPoint(to_vector(start.overlaps), math.inf, 0, False)
 
 
-def _searched(problem: Problem, start: _Start) -> Found | FixedPoint:
+def _searched(
+    problem: Problem, start: _Start, known: Sequence[Candidate]
+) -> Found | FixedPoint | None:
     count = 0
+
+    def step(x: Array) -> tuple[Array, float]:
+        new, residual = saddle(x)
+        if residual < _SAME and any(
+            distance(problem, to_overlaps(x), k.overlaps) < _SAME for k in known
+        ):
+            return new, 0.0
+        return new, residual
+
     manners, tol = (_PATIENT, ROUGH / 100) if start.patient else (_MANNERS, ROUGH)
     for threshold, damping, most in manners:
         saddle, history = SaddlePoint(problem, coarseness=COARSE), Steps()
         point = iterate(
-            saddle,
+            step,
             to_vector(start.overlaps),
             tol=tol,
             max_iterations=most,
@@ -215,6 +260,8 @@ def _searched(problem: Problem, start: _Start) -> Found | FixedPoint:
         count += point.iterations
         state = to_overlaps(point.x)
         lost = saddle.too_cold(state)
+        if point.converged and point.residual == 0 and known:
+            return None
         if point.converged:
             candidate = _candidate(saddle, state)
             if _unsure(candidate) and not start.patient:

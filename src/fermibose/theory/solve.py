@@ -28,16 +28,18 @@ from fermibose.theory.replica import (
 )
 from fermibose.theory.search import (
     COARSE,
+    STRIDE,
     Found,
     all_starts,
     apart,
     explore,
     flat_starts,
+    follow,
     many_starts,
     same,
     settle,
 )
-from fermibose.theory.solution import Overlaps, Solution
+from fermibose.theory.solution import Candidate, Overlaps, Solution
 
 _SHARPEST = 3e-3  # thermal width of clusters, in units of their mean, that a table resolves
 _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a transition
@@ -54,8 +56,6 @@ _FAR = 0.1  # residual beyond which it is no neighbour's
 _CLOSE = 1e-3  # residual below which one step does
 _MOVE = 1e-4  # relative length of the differences that estimate a Jacobian
 _SMALL = 1e-4  # a mean weight, in units of √q, that may be on its way to 0
-_STRIDE = 0.2  # how far apart states of neighbouring problems may be
-_CLOSE_RACE = -0.05  # stiffness above which a state may become stable next door
 
 
 @threads(1)
@@ -69,7 +69,8 @@ def solve(
     goes to the fine grid until the undamped change of M/√q, q, Q and χ (of q and χ, relative) is at
     most ``tol`` (1e-10; 1e-8 at zero temperature, where the jumps of the force limit what a grid
     can resolve). From the solution of a neighbouring problem as ``start``, its branch is followed
-    while it is stable and no other stable state is known. The others found are in ``rivals``.
+    with its rivals, and all is searched for again where one is lost, changes its stability or
+    becomes the lowest. The other saddle points found are in ``rivals``.
 
     Raises ConvergenceError, with the last state in ``.state``, if that is not reached or if all
     that was reached is unstable.
@@ -77,15 +78,11 @@ def solve(
     _check(problem, tol)
     _check_start(start)
     _check_sharpness(problem)
-    starts = all_starts(problem)
     if isinstance(start, Solution):
-        near = _follow(problem, start, tol=tol)
-        if near is not None:
-            return near
-        starts = [start.overlaps, *(rival.overlaps for rival in start.rivals), *starts]
-    elif start is not None:
-        starts = [start, *starts]
-    solution = _best(problem, explore(problem, starts), tol=tol)
+        solution = _follow(problem, start, tol=tol)
+    else:
+        starts = [*([] if start is None else [start]), *all_starts(problem)]
+        solution = _best(problem, explore(problem, starts), tol=tol)
     stability = solution.stability
     if min(stability.state, stability.freezing) < -_UNDECIDED:
         what, size = "M or q", stability.state
@@ -148,23 +145,42 @@ def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
 def neighbour(problem: Problem, state: Solution) -> Solution | None:
     """The stable state that one of a neighbouring problem goes over into without a jump, if any."""
     near = _next_to(problem, state, tol=None)
-    if near is not None and apart(near.candidate, state.candidate) < _STRIDE:
+    if near is not None and apart(near.candidate, state.candidate) < STRIDE:
         return near
     for found in settle(problem, state.candidate):
-        if not found.candidate.stable or apart(found.candidate, state.candidate) > _STRIDE:
+        if not found.candidate.stable or apart(found.candidate, state.candidate) > STRIDE:
             continue
         try:
             near = _refine(problem, found, [found], tol=None)
         except ConvergenceError:
             continue
-        if near.stable and apart(near.candidate, state.candidate) < _STRIDE:
+        if near.stable and apart(near.candidate, state.candidate) < STRIDE:
             return near
     return None
 
 
+@threads(1)
+def search_again(
+    known: Solution, starts: Sequence[Overlaps] | None = None, *, tol: float | None = None
+) -> Solution:
+    """A solution after one more search: the same one, or a lower one.
+
+    From all starts, all states found become its rivals; from a few, they join them.
+    """
+    problem = known.problem
+    stable = [state for state in (known.candidate, *known.rivals) if state.stable]
+    every = explore(problem, all_starts(problem) if starts is None else starts, known=stable)
+    best = _best(problem, every, tol=tol, solved=known)
+    if starts is None:
+        return best
+    others = [best.candidate, *best.rivals]
+    kept = [r for r in known.rivals if not any(same(problem, r, other) for other in others)]
+    return replace(best, rivals=(*best.rivals, *kept))
+
+
 def jumped(one: Solution, other: Solution) -> bool:
     """Whether two solutions of neighbouring problems are states too far apart to be one."""
-    return apart(one.candidate, other.candidate) > _STRIDE
+    return apart(one.candidate, other.candidate) > STRIDE
 
 
 def _check(problem: Problem, tol: float | None) -> None:
@@ -218,20 +234,20 @@ def _sharp_order(problem: Problem) -> float:
     return float(z[int(np.argmin(cost))]) / problem.m
 
 
-def _best(problem: Problem, every: Sequence[Found], *, tol: float | None) -> Solution:
+def _best(
+    problem: Problem, every: Sequence[Found], *, tol: float | None, solved: Solution | None = None
+) -> Solution:
     """The solution: the best of the saddle points found, or of those that may be as good.
 
-    Free energies next to the lowest are compared on the fine grid.
+    Free energies next to the lowest are compared on the fine grid. solved: one that has been there.
     """
     first = every[0].candidate
-    scale = max(abs(first.free_energy), 1 / problem.beta)
-    alike = [
-        f
-        for f in every[1:]
-        if f.candidate.stable and f.candidate.free_energy - first.free_energy < _EQUAL * scale
-    ]
+    alike = [f for f in every[1:] if _challenged(first, [f.candidate], problem)]
     solutions, failure = [], None
     for found in [every[0], *alike] if first.stable else every[:1]:
+        if solved is not None and found.candidate == solved.candidate:
+            solutions.append(replace(solved, rivals=_others(found, every)))
+            continue
         try:
             solutions.append(_refine(problem, found, every, tol=tol))
         except ConvergenceError as error:
@@ -239,6 +255,12 @@ def _best(problem: Problem, every: Sequence[Found], *, tol: float | None) -> Sol
     if failure is not None and not solutions:
         raise failure
     return min(solutions, key=lambda s: s.candidate.rank)
+
+
+def _challenged(state: Candidate, others: Sequence[Candidate], problem: Problem) -> bool:
+    """Whether another stable state is lower, or so little above that a coarse grid cannot judge."""
+    least = state.free_energy + _EQUAL * max(abs(state.free_energy), 1 / problem.beta)
+    return any(other.stable and other.free_energy < least for other in others)
 
 
 def _refine(
@@ -253,20 +275,27 @@ def _refine(
         raise cold(problem, overlaps)  # as it would be at the end, after hundreds of iterations
     if not second.at(overlaps)[0].resolves:
         raise _unresolved(problem, overlaps)
-    rough = iterate(
-        second,
-        to_vector(overlaps),
-        tol=_HANDOVER,
-        max_iterations=12,
-        history=history,
-        unit=second.unit,
+    rough, history = _newton(second, to_vector(overlaps)) or (
+        iterate(
+            second,
+            to_vector(overlaps),
+            tol=_HANDOVER,
+            max_iterations=12,
+            history=history,
+            unit=second.unit,
+        ),
+        history,
     )
     solution = _finish(second, rough, history, tol=tol)
     return replace(
         solution,
         iterations=found.iterations + solution.iterations,
-        rivals=tuple(other.candidate for other in every if other is not found),
+        rivals=_others(found, every),
     )
+
+
+def _others(found: Found, every: Sequence[Found]) -> tuple[Candidate, ...]:
+    return tuple(other.candidate for other in every if other is not found)
 
 
 def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceError:
@@ -279,13 +308,20 @@ def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceErro
     )
 
 
-def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
-    """The solution next to one of a neighbouring problem, if it is near and nothing rivals it."""
-    races = (min(rival.stability.state, rival.stability.freezing) for rival in start.rivals)
-    if any(race > _CLOSE_RACE for race in races):
-        return None
+def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution:
+    """The solution from one of a neighbouring problem: the one next to it, if it still is the one.
+
+    That is: near, no rival lost or of another kind, and none as low on the grid they are known on.
+    Else all is searched for.
+    """
     near = _next_to(problem, start, tol=tol)
-    return None if near is None else replace(near, rivals=start.rivals)
+    known = [] if near is None else [near.candidate]
+    rivals = None if near is None else follow(problem, start.rivals, known=known)
+    if near is not None and rivals is not None and not _challenged(near.candidate, rivals, problem):
+        return replace(near, rivals=tuple(rivals))
+    starts = [state.overlaps for state in (start.candidate, *start.rivals) if state.stable]
+    every = explore(problem, [*starts, *all_starts(problem)], known=known)
+    return _best(problem, every, tol=tol, solved=near)
 
 
 def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
@@ -307,28 +343,38 @@ def _near(second: SaddlePoint, x: Array, guess: Solution) -> tuple[FixedPoint, S
     residual = second(x)[1]
     if residual > _FAR:
         raise far
-    unit = second.unit(x)
-    history = _probe(second, x, ordered=x[0] != 0)
-    newton = history.propose(unit)
-    if residual < _CLOSE and not second.problem.zero_temperature:
-        # Newton's step leaves an error of second order, far below what the grids differ by.
-        return FixedPoint(newton, residual**2, 2, True), history
+    if (close := _newton(second, x)) is not None:
+        return close
+    history = _probe(second, x)
+    newton = history.propose(second.unit(x))
     enough = max(_HANDOVER, 0.05 * guess.error)
     rough = iterate(
         second, newton, tol=enough, max_iterations=_NEAR, history=history, unit=second.unit
     )
-    least = _SMALL * unit[0]
+    least = _SMALL * second.unit(x)[0]
     if not rough.converged or bool(abs(rough.x[0]) < least) != bool(abs(x[0]) < least):
         raise far
     return rough, history
 
 
-def _probe(saddle: SaddlePoint, x: Array, *, ordered: bool) -> Steps:
+def _newton(second: SaddlePoint, x: Array) -> tuple[FixedPoint, Steps] | None:
+    """One step of Newton's method, where that does.
+
+    It leaves an error of second order, far below what the grids differ by.
+    """
+    residual = second(x)[1]
+    if residual > _CLOSE or second.problem.zero_temperature:
+        return None
+    history = _probe(second, x)
+    return FixedPoint(history.propose(second.unit(x)), residual**2, 2, True), history
+
+
+def _probe(saddle: SaddlePoint, x: Array) -> Steps:
     """The Jacobian of the equations at a state, by differences; M stays 0 where there is no order.
 
     The move of χ comes last: for the others the channel need not be evaluated again.
     """
-    moves = np.diag(saddle.unit(x))[0 if ordered else 1 :] * _MOVE
+    moves = np.diag(saddle.unit(x))[0 if x[0] != 0 else 1 :] * _MOVE
     changes = [saddle(point)[0] - point for point in (x, *(x + moves))]
     effects = [change - changes[0] for change in changes[1:]]
     return Steps(depth=5, moves=list(moves), effects=effects, last=(x, changes[0]))
