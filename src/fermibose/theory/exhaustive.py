@@ -48,11 +48,12 @@ _ROOM = 1.15  # what a state's extent is multiplied by, so that it may grow
 _FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z
 _COARSE = 2.0  # coarseness of grids that only search
 _SETTLED = 1e-12  # change of the potentials in units of 1/β, at which they are consistent
+_ROUGHLY = 1e-9  # the same on a grid that only estimates errors
 _SEARCHED = 1e-4  # the same while searching, in units of the change at first
 _TRIES = 300
 _CLOSE = 1.0  # change, in the same units, from which on steps are accelerated
 _DAMPING = 0.5  # undamped, potentials of cold samples overshoot
-_MEMORY = 8  # iterations that acceleration remembers
+_MEMORY = 6  # iterations that acceleration remembers
 _LIFT = 600.0  # added to the exponents −βh: most of the range of floating point is above 1
 _LEAST = -690.0  # exponents below this count as −∞
 _TINY = 1e-290  # Z below this has left the range of floating point
@@ -134,6 +135,7 @@ class Exhaustive:
     ) -> None:
         self.problem = problem
         self._searching = coarseness > _COARSE
+        self._tol = _SETTLED if coarseness <= 1 else _ROUGHLY
         self._odd = problem.odd
         self._mirrored = self._odd and problem.balance == 0.5
         every = kinds(problem)
@@ -154,7 +156,9 @@ class Exhaustive:
         self.z = _both_sides(step, finest, self._reach + beyond, core=_CORE / steep, most=_POINTS)
         z = self.z.nodes
         self.resolves = float(np.diff(z).min()) <= 1.5 * finest
-        self._boson, self._fermion = problem.energies(z[:, None], z)
+        self._phi = problem.phi(z)
+        self._phi2 = self._phi**2
+        self._fermion = problem.fermion_energy((self._phi[:, None] - self._phi) ** 2)
         self._last: tuple[Overlaps, Settled] | None = None
         self._known: dict[tuple[bool, bool], tuple[Array, Steps]] = {}
 
@@ -256,7 +260,7 @@ class Exhaustive:
             change = new.ravel() - x
             return x + _DAMPING * change, self.problem.beta * float(np.abs(change).max())
 
-        tol = _SETTLED
+        tol = self._tol
         if self._searching:
             tol = max(tol, _SEARCHED * step(h.ravel())[1])
         point = self._solve(step, h, tol, history)
@@ -282,7 +286,7 @@ class Exhaustive:
 
     def _turned(self, mass: Array, side: bool) -> bool:
         """Whether the samples are on the other side than their cluster means: a worse solution."""
-        outputs = mass @ self.problem.phi(self.z.nodes) / mass.sum(1)
+        outputs = mass @ self._phi / mass.sum(1)
         apart = outputs[0] if self._mirrored else outputs[0] - outputs[1]
         return bool(apart > 0 if side else apart < 0)
 
@@ -306,8 +310,12 @@ class Exhaustive:
     def _potentials(self, mass: Array) -> Array:
         """h of every label: the mean of H over all samples."""
         others = mass[:, ::-1] if self._mirrored else mass[::-1]
-        potentials: Array = mass @ self._boson + others @ self._fermion
-        return potentials
+        total, first, second = mass.sum(1), mass @ self._phi, mass @ self._phi2
+        # Bosons need three moments: H = (φ − φ')²/2.
+        return np.array([
+            (a * self._phi2 + c) / 2 - b * self._phi + self._fermion @ other
+            for a, b, c, other in zip(total, first, second, others, strict=True)
+        ])  # fmt: skip
 
     def _symmetrised(self, mass: Array) -> Array:
         """Densities that w → −w leaves as they are."""
