@@ -27,8 +27,11 @@ taken, so that M = 0 is a saddle point like that of disjoint pairs.
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
 
 from fermibose.theory.channel import Axis, gaussian_kernels
 from fermibose.theory.crowd import Crowd, Group, gather
@@ -49,16 +52,20 @@ _FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z
 _COARSE = 2.0  # coarseness of grids that only search
 _SETTLED = 1e-12  # change of the potentials in units of 1/β, at which they are consistent
 _ROUGHLY = 1e-9  # the same on a grid that only estimates errors
-_SEARCHED = 1e-4  # the same while searching, in units of the change at first
+_SEARCHED = 1e-6  # the same on a grid that only searches
 _TRIES = 300
 _CLOSE = 1.0  # change, in the same units, from which on steps are accelerated
 _DAMPING = 0.5  # undamped, potentials of cold samples overshoot
+_DENSE = 500  # unknowns of potentials up to which Newton's matrix pays
 _MEMORY = 6  # iterations that acceleration remembers
 _LIFT = 600.0  # added to the exponents −βh: most of the range of floating point is above 1
 _LEAST = -690.0  # exponents below this count as −∞
 _TINY = 1e-290  # Z below this has left the range of floating point
 _MOVE = 1e-4  # of M in units of √q, for the slope of the force
 _RUNAWAY = -1e6  # a slope as good as −∞
+
+
+Factor: TypeAlias = tuple[Array, NDArray[np.int32]]
 
 
 @dataclass(frozen=True)
@@ -134,8 +141,8 @@ class Exhaustive:
         self, problem: Problem, state: Overlaps, *, coarseness: float = 1.0, fineness: float = 1.0
     ) -> None:
         self.problem = problem
-        self._searching = coarseness > _COARSE
         self._tol = _SETTLED if coarseness <= 1 else _ROUGHLY
+        self._tol = self._tol if coarseness <= _COARSE else _SEARCHED
         self._odd = problem.odd
         self._mirrored = self._odd and problem.balance == 0.5
         every = kinds(problem)
@@ -160,7 +167,13 @@ class Exhaustive:
         self._phi2 = self._phi**2
         self._fermion = problem.fermion_energy((self._phi[:, None] - self._phi) ** 2)
         self._last: tuple[Overlaps, Settled] | None = None
-        self._known: dict[tuple[bool, bool], tuple[Array, Steps]] = {}
+        self._known: dict[tuple[bool, bool], tuple[Array, Steps, Factor | None]] = {}
+
+    def go_on_from(self, before: "Exhaustive") -> None:
+        """Begin with the potentials that were found on other nodes."""
+        for key, (h, _, _) in before._known.items():
+            there = np.array([np.interp(self.z.nodes, before.z.nodes, part) for part in h])
+            self._known[key] = (there, Steps(_MEMORY), None)
 
     @property
     def full(self) -> bool:
@@ -248,41 +261,69 @@ class Exhaustive:
     def _iterated(self, state: Overlaps) -> Settled:
         """Iterate potentials and densities until they make each other."""
         symmetric, side = _symmetric(self.problem, state), state.M < 0
-        h, history = self._known.get((symmetric, side), (None, Steps(_MEMORY)))
-        if h is None:
-            h = self._potentials(self._guess(state, symmetric=symmetric))
+        h, history, factor = self._known.get((symmetric, side), (None, Steps(_MEMORY), None))
         field = self._field(state)
         kernels = self._kernels(state.chi, field, order=1)
+        if h is None:
+            h = self._potentials(self._guess(state, symmetric=symmetric))
+        elif factor is None and h.size <= _DENSE:
+            factor = self._newton(self._tilt(h, kernels, field), symmetric=symmetric)
+            history = Steps(_MEMORY)
 
         def step(x: Array) -> tuple[Array, float]:
             mass = self._tilt(x.reshape(self._labels, -1), kernels, field).mass
             new = self._potentials(self._symmetrised(mass) if symmetric else mass)
             change = new.ravel() - x
-            return x + _DAMPING * change, self.problem.beta * float(np.abs(change).max())
+            if factor is None:
+                return x + _DAMPING * change, self.problem.beta * float(np.abs(change).max())
+            move: Array = lu_solve(factor, change, check_finite=False)
+            return x + move, self.problem.beta * float(np.abs(change).max())
 
-        tol = self._tol
-        if self._searching:
-            tol = max(tol, _SEARCHED * step(h.ravel())[1])
-        point = self._solve(step, h, tol, history)
+        point = self._solve(step, h, history)
         found = self._tilt(point.x.reshape(self._labels, -1), kernels, field)
         if not symmetric and self._turned(found.mass, side):
-            history = Steps(_MEMORY)
-            point = self._solve(step, self._mirror(found.h), tol, history)
+            history, factor = Steps(_MEMORY), None
+            point = self._solve(step, self._mirror(found.h), history)
             found = self._tilt(point.x.reshape(self._labels, -1), kernels, field)
-        self._known[symmetric, side] = (found.h, history.elsewhere())
+        self._known[symmetric, side] = (found.h, history.elsewhere(), factor)
         return replace(found, chi=state.chi, residual=0.0 if point.converged else point.residual)
 
-    @staticmethod
-    def _solve(step: Step, h: Array, tol: float, history: Steps) -> FixedPoint:
+    def _solve(self, step: Step, h: Array, history: Steps) -> FixedPoint:
         return iterate(
             step,
             h.ravel(),
-            tol=tol,
+            tol=self._tol,
             max_iterations=_TRIES,
             history=history,
             accelerate_below=_CLOSE,
             damping=1.0,
         )
+
+    def _newton(self, now: Settled, *, symmetric: bool) -> Factor:
+        """1 − J of the map from potentials to potentials, factorised: it hardly changes nearby.
+
+        ∂ρ/∂h = −β(diag ρ − E[tilted density ⊗ tilted density]).
+        """
+        responses = [np.diag(mass) for mass in now.mass]
+        for column, kind in enumerate(self._kinds):
+            share = self._labels / 2 * self._shares[column]
+            root = np.sqrt(share * now.field.weight) / now.Z[:, column]
+            tilted = (root[:, None] * now.kernels[0] * now.boltzmann[:, column])[:, :: kind.y]
+            responses[kind.label] -= tilted.T @ tilted
+        responses = [-self.problem.beta * response for response in responses]
+        if symmetric and self._odd:
+            responses = [(r + r[::-1]) / 2 for r in responses]
+        phi, phi2 = self._phi, self._phi2
+        bosons = [
+            (np.outer(phi2, r.sum(0)) + phi2 @ r) / 2 - np.outer(phi, phi @ r) for r in responses
+        ]
+        if self._mirrored:
+            slope = bosons[0] + self._fermion @ responses[0][::-1]
+        else:
+            fermions = [self._fermion @ r for r in responses]
+            slope = np.block([[bosons[0], fermions[1]], [fermions[0], bosons[1]]])
+        factor: Factor = lu_factor(np.eye(len(slope)) - slope)
+        return factor
 
     def _turned(self, mass: Array, side: bool) -> bool:
         """Whether the samples are on the other side than their cluster means: a worse solution."""

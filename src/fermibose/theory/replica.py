@@ -190,7 +190,9 @@ class SaddlePoint:
         if self._last is None or self._last[0] != overlaps:
             state = self.resolved(overlaps)
             if self.nodes is None or not self.nodes.covers(state):
-                self.nodes = ensemble(self.problem, state, **self._grid)
+                before, self.nodes = self.nodes, ensemble(self.problem, state, **self._grid)
+                if isinstance(self.nodes, Exhaustive) and isinstance(before, Exhaustive):
+                    self.nodes.go_on_from(before)
             self._last = (overlaps, *self.on_nodes(state))
         return self._last[1:]
 

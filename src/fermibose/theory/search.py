@@ -74,7 +74,8 @@ def explore(
         if start.to_order and any(f.candidate.ordered for f in found):
             continue
         left -= 1
-        result = _search(problem, start, [f.candidate for f in found if f.candidate.stable])
+        ends = [f.candidate for f in found if _holds(f.candidate, flat=start.overlaps.M == 0)]
+        result = _search(problem, start, ends)
         if isinstance(result, FixedPoint):
             failed.append(result)
         elif isinstance(result, Found) and not any(
@@ -85,6 +86,13 @@ def explore(
     if not found:
         raise _failure(problem, failed)
     return sorted(found, key=lambda f: f.candidate.rank)
+
+
+def _holds(candidate: Candidate, *, flat: bool) -> bool:
+    """Whether iterations end where they come near; flat ones know of no M."""
+    stability = candidate.stability
+    within = candidate.overlaps.M == 0 and min(stability.size, stability.freezing) > 0
+    return candidate.stable or (flat and within)
 
 
 def same(problem: Problem, a: Candidate, b: Candidate) -> bool:
@@ -153,8 +161,9 @@ def flat_starts(problem: Problem) -> list[Overlaps]:
     starts = [Overlaps(0.0, _natural(problem) / 4, 0.3 * chi)]
     if (q := _free(problem)) > _natural(problem):
         starts += [Overlaps(0.0, 0.5 * q, 0.5 * chi)]
-    if (q := math.sqrt(_natural(problem) * _worthwhile(problem))) > 2 * _natural(problem):
-        starts += [Overlaps(0.0, q, 0.2 * chi)]
+    between = math.sqrt(_natural(problem) * _worthwhile(problem))
+    if between > 2 * _natural(problem) and problem.pairing == "disjoint":
+        starts += [Overlaps(0.0, between, 0.2 * chi)]
     if (stiff := problem.weight_decay + _curvature(problem)) > 0:
         starts += [Overlaps(0.0, 1e-6 / (stiff * problem.beta), 1 / stiff)]
     return starts
