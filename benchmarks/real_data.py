@@ -1,7 +1,7 @@
 """Learning curves of one unit on pairs of classes: theory, real images, Gaussian surrogates.
 
     python benchmarks/real_data.py measure OUT.csv MNIST FASHION     folders of IDX files
-    python benchmarks/real_data.py sizes OUT.csv MNIST               surrogates of growing dimension
+    python benchmarks/real_data.py sizes OUT.csv MNIST mnist 3/8 50  surrogates of growing dimension
     python benchmarks/real_data.py draw OUT.csv FIGURE.png           the figure of docs/real-data.md
 
 Every row of the table is a prediction (source "theory") or one draw of n images ("real": of the
@@ -29,7 +29,7 @@ SIZES = (50, 100, 200, 500, 1000, 1500, 3000)
 DRAWS, COMPONENTS = 10, 100
 PAIRS = {"mnist": ((3, 8), (4, 9), (0, 1)), "fashion": ((0, 6), (7, 9))}
 TITLES = {"mnist": "MNIST", "fashion": "Fashion"}
-COPIES, REPEATS = (1, 2, 4, 8), 100
+COPIES = (1, 2, 4, 8)
 FIELDS = (
     "set", "pair", "source", "n", "copies", "draw", "accuracy", "rest_accuracy", "fermion_distance",
     "boson_distance", "training_energy", "at_eigenvalue", "gradient", "seconds",
@@ -254,15 +254,15 @@ def on_gaussians(theory, n, draw):
     return trained(theory, *gaussian(theory, n, rng), lambda w: tested_exactly(w, theory))
 
 
-def sizes(out, mnist, n="50", classes=(3, 8)):
+def sizes(out, folder, name="mnist", pair="3/8", n="50", repeats="100"):
     """Surrogates of n, 2n, 4n, … samples in as many copies of the space: all alike in theory."""
     table, n = Table(out), int(n)
-    theory, _, _ = of_pair(mnist, classes)
-    key = {"set": "mnist", "pair": "{}/{}".format(*classes), "n": n}
+    theory, _, _ = of_pair(folder, tuple(int(label) for label in pair.split("/")))
+    key = {"set": name, "pair": pair, "n": n}
     table.add(partial(predicted, theory, n), source="theory", copies=1, draw=0, **key)
     for copies in COPIES:
         larger = copied(theory, copies)
-        for draw in range(REPEATS):
+        for draw in range(int(repeats)):
             made = partial(on_gaussians, larger, copies * n, draw)
             table.add(made, source="gaussian", copies=copies, draw=draw, **key)
         print(copies, "copies done", flush=True)
