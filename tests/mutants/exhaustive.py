@@ -1,6 +1,7 @@
 """Ways to break the theory of all pairs: name, file below src, text, what replaces it, tests that must turn red."""
 
 _X = "fermibose/theory/exhaustive.py"
+_F = "fermibose/theory/frozen.py"
 _T = "tests/theory/test_exhaustive.py"
 
 MUTANTS = [
@@ -55,14 +56,14 @@ MUTANTS = [
     ),
     (
         "exhaustive: half the potential at T = 0",
-        _X,
+        _F,
         "F=2 * now.functional,",
         'F=2 * now.mean("F"),',
         _T,
     ),
     (
         "exhaustive: clusters in one place at T = 0",
-        _X,
+        _F,
         "k.y * mean, width, c)",
         "mean, width, c)",
         _T,

@@ -27,14 +27,13 @@ taken, so that M = 0 is a saddle point like that of disjoint pairs.
 
 import math
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
 
 from fermibose.theory.channel import Axis, gaussian_kernels
-from fermibose.theory.crowd import Crowd, Group, gather
 from fermibose.theory.disjoint import Averages
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Step, Steps, iterate
 from fermibose.theory.problem import Array, Problem
@@ -195,7 +194,7 @@ class Exhaustive:
         # With h not yet quite that of ρ, the error of this form is of second order.
         pairs = self._sum(now.mass * (self._potentials(now.mass) - 2 * now.h))
         # Rounding must not break the symmetry.
-        along_labels = 0.0 if _symmetric(self.problem, state) else float((weight * force).sum())
+        along_labels = 0.0 if is_symmetric(self.problem, state) else float((weight * force).sum())
         return Averages(
             F=2 * float((weight * F).sum()) + pairs,
             force=2 * along_labels,
@@ -207,7 +206,7 @@ class Exhaustive:
 
     def stiffness(self, state: Overlaps) -> float:
         """2 d E[yF']/d(mM), the response of the potentials included."""
-        return _stiffness(self, state)
+        return label_slope(self, state)
 
     def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
         """2 E F''² at the potentials of one state, and the field of that or of another one."""
@@ -260,7 +259,7 @@ class Exhaustive:
 
     def _iterated(self, state: Overlaps) -> Settled:
         """Iterate potentials and densities until they make each other."""
-        symmetric, side = _symmetric(self.problem, state), state.M < 0
+        symmetric, side = is_symmetric(self.problem, state), state.M < 0
         h, history, factor = self._known.get((symmetric, side), (None, Steps(_MEMORY), None))
         field = self._field(state)
         kernels = self._kernels(state.chi, field, order=1)
@@ -427,95 +426,23 @@ def _displacement(problem: Problem, c: float) -> float:
     return math.sqrt(2 * c * span)
 
 
-class ExhaustiveCold:
-    """The same at zero temperature, where every sample sits at its proximal point."""
-
-    resolves = full = True
-
-    def __init__(
-        self, problem: Problem, state: Overlaps, *, coarseness: float = 1.0, fineness: float = 1.0
-    ) -> None:
-        self.problem = problem
-        self._coarseness = coarseness / fineness
-        self._last: tuple[Overlaps, Crowd] | None = None
-        self._known: dict[tuple[bool, bool], Crowd] = {}
-
-    def covers(self, state: Overlaps) -> bool:
-        """True: nodes are laid anew where they have to be."""
-        return True
-
-    def averages(self, state: Overlaps) -> Averages:
-        """All that the equations need; each average over a pair is twice that over a sample."""
-        now = self.settled(state)
-        each = zip(kinds(self.problem), now.averages, strict=True)
-        force = sum(kind.share * kind.y * average.force for kind, average in each)
-        slope = 2 * now.mean("slope")
-        return Averages(
-            F=2 * now.functional,
-            force=0.0 if _symmetric(self.problem, state) else 2 * force,
-            force2=2 * now.mean("force2"),
-            slope=slope,
-            stiffness=slope / now.groups[0].width,
-        )
-
-    def stiffness(self, state: Overlaps) -> float:
-        """2 d E[yF']/d(mM), the response of the potentials included."""
-        return _stiffness(self, state)
-
-    def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
-        """2 E F''² away from jumps, at the potentials of one state and the field of another."""
-        now = self.settled(state)
-        if field is None:
-            return 2 * now.mean("curvature2")
-        groups = self._groups(replace(field, chi=state.chi))
-        each = zip(groups, now.seen_by(groups), strict=True)
-        return 2 * sum(group.share * average.curvature2 for group, average in each)
-
-    def thin_curvature(self, state: Overlaps) -> float:
-        """The same on longer panels."""
-        coarser = ExhaustiveCold(self.problem, state, coarseness=1.5 * self._coarseness)
-        return coarser.curvature(state)
-
-    def growth(self, state: Overlaps) -> float:
-        """lim 2 E F''²/β for β → ∞, from the jumps of the force."""
-        return 2 * self.settled(state).mean("growth")
-
-    def lost(self, state: Overlaps) -> float:
-        """0: there is no Z to lose."""
-        return 0.0
-
-    def energy(self, state: Overlaps) -> float:
-        """Mean H of a training pair, ⟨ρHρ⟩."""
-        return self.settled(state).pair_energy
-
-    def settled(self, state: Overlaps) -> Crowd:
-        """The samples of a state; kept for the last one."""
-        if self._last is None or self._last[0] != state:
-            key = symmetric, _ = _symmetric(self.problem, state), state.M < 0
-            found = gather(
-                self.problem,
-                self._groups(state),
-                start=self._known.get(key),
-                symmetric=symmetric,
-                coarseness=self._coarseness,
-            )
-            self._known[key] = found
-            self._last = (state, found)
-        return self._last[1]
-
-    def _groups(self, state: Overlaps) -> list[Group]:
-        problem = self.problem
-        width, c = problem.delta * math.sqrt(state.Q), problem.delta**2 * state.chi
-        mean = problem.m * state.M
-        return [Group(k.share, k.label, k.y * mean, width, c) for k in kinds(problem)]
-
-
-def _symmetric(problem: Problem, state: Overlaps) -> bool:
+def is_symmetric(problem: Problem, state: Overlaps) -> bool:
     """Whether the potentials of a state are those that w → −w leaves as they are."""
     return state.M == 0 and problem.m > 0
 
 
-def _stiffness(ensemble: Exhaustive | ExhaustiveCold, state: Overlaps) -> float:
+class Samples(Protocol):
+    """An ensemble of samples."""
+
+    @property
+    def problem(self) -> Problem:
+        """What they are drawn from."""
+
+    def averages(self, state: Overlaps) -> Averages:
+        """All that the equations need."""
+
+
+def label_slope(ensemble: Samples, state: Overlaps) -> float:
     """The slope of the force along the labels, by differences."""
     problem = ensemble.problem
     if problem.m == 0:

@@ -29,8 +29,9 @@ import numpy as np
 
 from fermibose.errors import InputError
 from fermibose.theory.disjoint import Averages, Disjoint
-from fermibose.theory.exhaustive import Exhaustive, ExhaustiveCold
+from fermibose.theory.exhaustive import Exhaustive
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint
+from fermibose.theory.frozen import Frozen
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution, Stability
 
@@ -245,7 +246,7 @@ class SaddlePoint:
 
 def ensemble(problem: Problem, state: Overlaps, *, coarseness: float, fineness: float) -> Ensemble:
     """The training data of a problem on nodes for a state."""
-    of_all = ExhaustiveCold if problem.zero_temperature else Exhaustive
+    of_all = Frozen if problem.zero_temperature else Exhaustive
     kind: type[Ensemble] = Disjoint if problem.pairing == "disjoint" else of_all
     return kind(problem, state, coarseness=coarseness, fineness=fineness)
 
