@@ -51,11 +51,11 @@ _FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z
 _COARSE = 2.0  # coarseness of grids that only search
 _SETTLED = 1e-12  # change of the potentials in units of 1/β, at which they are consistent
 _ROUGHLY = 1e-9  # the same on a grid that only estimates errors
-_SEARCHED = 1e-6  # the same on a grid that only searches
+_SEARCHED = 1e-5  # the same on a grid that only searches
 _TRIES = 300
 _CLOSE = 1.0  # change, in the same units, from which on steps are accelerated
 _DAMPING = 0.5  # undamped, potentials of cold samples overshoot
-_DENSE = 500  # unknowns of potentials up to which Newton's matrix pays
+_DENSE = 300  # unknowns of potentials up to which Newton's matrix pays
 _MEMORY = 6  # iterations that acceleration remembers
 _LIFT = 600.0  # added to the exponents −βh: most of the range of floating point is above 1
 _LEAST = -690.0  # exponents below this count as −∞
@@ -182,7 +182,7 @@ class Exhaustive:
     def covers(self, state: Overlaps) -> bool:
         """Whether the nodes are good for a state."""
         c, extent = self.problem.delta**2 * state.chi, self._extent(state)
-        return self._reach / 3 <= extent <= self._reach and 0.6 * self._c <= c <= 1.5 * self._c
+        return self._reach / 10 <= extent <= self._reach and 0.6 * self._c <= c <= 1.5 * self._c
 
     def averages(self, state: Overlaps) -> Averages:
         """All that the equations need; each average over a pair is twice that over a sample."""

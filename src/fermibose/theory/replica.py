@@ -139,8 +139,17 @@ class Ensemble(Protocol):
 class SaddlePoint:
     """One iteration of the saddle-point equations; nodes stay while they cover the state."""
 
-    def __init__(self, problem: Problem, *, coarseness: float = 1.0, fineness: float = 1.0) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        coarseness: float = 1.0,
+        fineness: float = 1.0,
+        before: "SaddlePoint | None" = None,
+    ) -> None:
+        """before: the same equations on other nodes, from which potentials go on."""
         self.problem = problem
+        self._before = None if before is None else before.nodes
         self._grid = {"coarseness": coarseness, "fineness": fineness}
         self._odd = problem.odd
         self.nodes: Ensemble | None = None  # the present ones
@@ -148,7 +157,8 @@ class SaddlePoint:
 
     def afresh(self) -> "SaddlePoint":
         """The same equations on nodes still to be chosen."""
-        return SaddlePoint(self.problem, **self._grid)
+        coarseness, fineness = self._grid["coarseness"], self._grid["fineness"]
+        return SaddlePoint(self.problem, coarseness=coarseness, fineness=fineness)
 
     def __call__(self, x: Array) -> tuple[Array, float]:
         """A better state, and the undamped residual of x.
@@ -191,7 +201,8 @@ class SaddlePoint:
         if self._last is None or self._last[0] != overlaps:
             state = self.resolved(overlaps)
             if self.nodes is None or not self.nodes.covers(state):
-                before, self.nodes = self.nodes, ensemble(self.problem, state, **self._grid)
+                before = self.nodes or self._before
+                self.nodes = ensemble(self.problem, state, **self._grid)
                 if isinstance(self.nodes, Exhaustive) and isinstance(before, Exhaustive):
                     self.nodes.go_on_from(before)
             self._last = (overlaps, *self.on_nodes(state))

@@ -82,7 +82,7 @@ def explore(
             same(problem, result.candidate, f.candidate) for f in found
         ):
             found.append(result)
-            queue += [] if result.cold else _kicks(result.candidate)
+            queue += [] if result.cold else _kicks(problem, result.candidate)
     if not found:
         raise _failure(problem, failed)
     return sorted(found, key=lambda f: f.candidate.rank)
@@ -210,13 +210,16 @@ def _fermion(problem: Problem) -> tuple[float, float]:
     return float(near), float(far - near) / 1e-6
 
 
-def _kicks(candidate: Candidate) -> list[_Start]:
+def _kicks(problem: Problem, candidate: Candidate) -> list[_Start]:
     """Starts off an unstable state, along the directions in which it is unstable."""
     state, stability, q = candidate.overlaps, candidate.stability, candidate.q
     size, kicks = math.sqrt(q), []
     if not candidate.ordered and candidate.label_stiffness < 0:
         far, *near = (Overlaps(a * size, state.Q + a**2 * q, state.chi) for a in (0.7, 0.3, 0.05))
-        kicks += [_Start(far), *(_Start(at, patient=True, to_order=True) for at in near)]
+        kicks += [
+            _Start(far, to_order=problem.pairing == "all"),
+            *(_Start(at, patient=True, to_order=True) for at in near),
+        ]
     if stability.freezing < 0:
         frozen = replace(state, Q=state.Q + 0.1 * q, chi=0.9 * state.chi)
         kicks += [_Start(frozen, patient=True)]

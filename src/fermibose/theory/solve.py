@@ -394,7 +394,7 @@ def _finish(
     """
     problem = second.problem
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
-    saddle, history = SaddlePoint(problem), history.elsewhere()
+    saddle, history = SaddlePoint(problem, before=second), history.elsewhere()
     shift = 0.0 if guess is None else to_vector(guess.overlaps) - to_vector(guess.second)
     most = 100 if guess is None else _NEAR
     unit = saddle.unit
