@@ -148,11 +148,23 @@ def test_fields_of_mean_zero_have_a_symmetric_state_too():
     np.testing.assert_allclose(h[0], h[0, ::-1], rtol=0, atol=1e-14)
     expected = by_hand(PROBLEM, TORN, shift=0.0)[0]
     assert symmetric.averages[0].energy == pytest.approx(expected[4], abs=1e-4)
+    again = gather(PROBLEM, TORN, start=polarised, symmetric=True)
+    assert again.functional == pytest.approx(symmetric.functional, abs=1e-9)
     assert polarised.functional < symmetric.functional - 0.01
     apart = polarised.potential(z)[0]
     np.testing.assert_allclose(apart[0], apart[1, ::-1], rtol=0, atol=1e-13)
     assert np.abs(apart[0] - apart[1]).max() > 0.1
     assert polarised.averages[0].force < 0 < polarised.averages[1].force  # −h′ pulls label 1 up
+
+
+def test_labels_of_unequal_shares_are_symmetric_each_for_itself():
+    groups = [replace(TORN[0], share=0.3), replace(TORN[1], share=0.7)]
+    polarised = gather(PROBLEM, groups)
+    symmetric = gather(PROBLEM, groups, start=polarised, symmetric=True)
+    h = symmetric.potential(np.linspace(-3, 3, 41))[0]
+    np.testing.assert_allclose(h, h[:, ::-1], rtol=0, atol=1e-13)
+    assert np.abs(h[0] - h[1]).max() > 0.01
+    assert polarised.functional < symmetric.functional - 0.01
 
 
 def test_a_start_nearby_leads_to_the_same_state():

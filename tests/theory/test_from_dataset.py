@@ -15,10 +15,11 @@ from fermibose.theory.crowd import Group, gather
 PROBLEM = Problem(pairing="all", beta=math.inf, weight_decay=0.2)
 
 
-def uneven(d, *, problem=PROBLEM):
+def uneven(d, *, problem=PROBLEM, knee=6.0):
     """Classes of unlike covariances that do not commute, the first of them twice as frequent."""
     rng = np.random.default_rng(5)
-    spectrum = 1 / (1 + np.arange(d) / (d / 6))
+    spectrum = 1 / (1 + np.arange(d) * knee / d)
+    spectrum *= 0.32 / spectrum.mean()
     turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
     covariances = np.array([np.diag(spectrum), 1.5 * turn @ np.diag(spectrum) @ turn.T]) * 4 / d
     mean = rng.standard_normal((2, d)) * 1.5 / d
@@ -68,7 +69,7 @@ def test_round_clusters_obey_the_replica_equations(share):
 def test_the_energy_grows_with_the_decay_by_half_the_norm():
     step, ends = 0.004, []
     for decay in (0.2 - step, 0.2, 0.2 + step):
-        theory = uneven(30, problem=replace(PROBLEM, weight_decay=decay))
+        theory = uneven(30, problem=replace(PROBLEM, weight_decay=decay), knee=60.0)
         ends.append(theory.predict(60, tol=1e-9))
     slope = (ends[2].energy - ends[0].energy) / (2 * step)
     assert slope == pytest.approx(ends[1].norm2 / 2, rel=1e-4)
