@@ -50,7 +50,7 @@ _ROOM = 1.15  # what a state's extent is multiplied by, so that it may grow
 _FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z
 _COARSE = 2.0  # coarseness of grids that only search
 _SETTLED = 1e-12  # change of the potentials in units of 1/β, at which they are consistent
-_ROUGHLY = 1e-9  # the same on a grid that only estimates errors
+_ROUGHLY = 1e-8  # the same on a grid that only estimates errors
 _SEARCHED = 1e-5  # the same on a grid that only searches
 _TRIES = 300
 _CLOSE = 1.0  # change, in the same units, from which on steps are accelerated
@@ -422,8 +422,10 @@ def _both_sides(step: float, finest: float, reach: float, *, core: float, most: 
 def _displacement(problem: Problem, c: float) -> float:
     """The farthest that samples move against the stiffness 1/c, for all that H can gain them."""
     phi = problem.phi(np.linspace(-20, 20, 401))
-    span = float(np.ptp(problem.energies_apart(np.array([0.0, np.ptp(phi) ** 2]))))
-    return math.sqrt(2 * c * span)
+    bosons, fermions = np.ptp(problem.energies_apart(np.array([0.0, np.ptp(phi) ** 2])), axis=1)
+    share = min(1.0, max(problem.balance, 1 - problem.balance) + problem.mislabelled)
+    mean = share * max(bosons, fermions) + (1 - share) * min(bosons, fermions)
+    return math.sqrt(2 * c * float(mean))
 
 
 def is_symmetric(problem: Problem, state: Overlaps) -> bool:
