@@ -7,6 +7,7 @@ drawn from it (or from Gaussian classes with its moments) and tested on images o
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fermibose.cavity import Instance, Pairs, Samples, ground_state
 from fermibose.data import Dataset, load_dataset, surrogate
 from fermibose.plotting import COLOURS
 from fermibose.statistics import summary
-from fermibose.theory import Problem, from_dataset
+from fermibose.theory import DataTheory, Problem, from_dataset
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.scale import Scale
 from fermibose_paper.series import finished, legend
@@ -46,22 +47,30 @@ class Classes:
 
     def load(self) -> Dataset:
         """Images of both classes; of the bundled sample, the larger part is the pool."""
-        data = load_dataset(self.dataset, folder=self.folder)
-        if self.dataset == _BUNDLED:
-            data = replace(
-                data, x_train=data.x_test, y_train=data.y_test,
-                x_test=data.x_train, y_test=data.y_train,
-            )  # fmt: skip
-        kept: dict[str, Any] = {}
-        for part in ("train", "test"):
-            x, y = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
-            mine = np.isin(y, (self.first, self.second))
-            kept |= {f"x_{part}": x[mine], f"y_{part}": y[mine]}
-        return replace(data, **kept)
+        return _loaded(self)
 
 
-def _problem() -> Problem:
-    return Problem(pairing="all", beta=math.inf, weight_decay=1.0)
+@lru_cache(maxsize=2)
+def _loaded(classes: Classes) -> Dataset:
+    data = load_dataset(classes.dataset, folder=classes.folder)
+    if classes.dataset == _BUNDLED:
+        data = replace(
+            data, x_train=data.x_test, y_train=data.y_test, x_test=data.x_train, y_test=data.y_train
+        )
+    kept: dict[str, Any] = {}
+    for part in ("train", "test"):
+        x, y = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
+        mine = np.isin(y, (classes.first, classes.second))
+        kept |= {f"x_{part}": x[mine], f"y_{part}": y[mine]}
+    return replace(data, **kept)
+
+
+@lru_cache(maxsize=2)
+def _theory(data: Dataset, first: int, second: int) -> DataTheory:
+    problem = Problem(pairing="all", beta=math.inf, weight_decay=1.0)
+    return from_dataset(
+        data.x_train, data.y_train, classes=(first, second), components=COMPONENTS, problem=problem
+    )
 
 
 @measurement("pair-prediction", version=1)
@@ -69,10 +78,7 @@ def measure_prediction(
     *, dataset: str, pair: list[int], sizes: list[int], data: Dataset, seed: int = 0
 ) -> dict[str, Any]:
     """What the theory predicts of units trained on so many images; nothing is random."""
-    theory = from_dataset(
-        data.x_train, data.y_train, classes=(pair[0], pair[1]), components=COMPONENTS,
-        problem=_problem(),
-    )  # fmt: skip
+    theory = _theory(data, *pair)
     curve = theory.curve(sizes)
     names = ("accuracy", "fermion_distance", "boson_distance", "training_energy", "at_eigenvalue")
     found: dict[str, Any] = {name: [float(getattr(p, name)) for p in curve] for name in names}
@@ -88,10 +94,7 @@ def measure_unit(
 
     Real units are tested on images, Gaussian ones on Gaussian data of the same law.
     """
-    theory = from_dataset(
-        data.x_train, data.y_train, classes=(pair[0], pair[1]), components=COMPONENTS,
-        problem=_problem(),
-    )  # fmt: skip
+    theory = _theory(data, *pair)
     if source == "gaussian":
         data = surrogate(data, order=2, seed=seed)
     rng = np.random.default_rng(seed)
