@@ -8,7 +8,7 @@ by searches back from there until a point was right.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from fermibose.theory.solution import Candidate, Solution
 from fermibose.theory.solve import jumped, search_again
 
 _KNOWN = 5  # points that predict the next
+_ALIKE = 0.5  # how far apart solutions are that need not be different states
 _RIVALS = 3  # points that predict its rivals, which are known on a coarse grid only
 
 
@@ -69,7 +70,10 @@ def _look_back(points: list[Attempt], *, tol: float | None) -> None:
 
 def asked(point: Solution, others: Sequence[Solution], *, tol: float | None) -> Solution:
     """A solution that knows of the stable states of neighbouring problems."""
-    states = chain.from_iterable((other.candidate, *other.rivals) for other in others)
+    own, states = point.candidate, []
+    for other in others:
+        alike = other.candidate.ordered == own.ordered and apart(other.candidate, own) < _ALIKE
+        states += [*other.rivals, *([] if alike else [other.candidate])]
     new = [state.overlaps for state in states if state.stable and is_new(state, point)]
     return search_again(point, new, tol=tol) if new else point
 

@@ -36,7 +36,7 @@ _NARROW = 0.4  # width of a field that meets no competing minima but those on th
 _GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
 _MIDDLE = 12  # nodes beside 0 that the end corrections there need, thinned too
 _LADDER = 1.1  # ratio of the steps of tables that follow s
-_PAYS = 1.6  # times as many nodes of a table that pay for an average taken beforehand
+_PAYS = 2.0  # times as many nodes of a table that pay for an average taken beforehand
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fermibose.theory.fixed_point import FixedPoint
+from fermibose.theory.fixed_point import FixedPoint, Steps
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import (
     SaddlePoint,
@@ -39,20 +39,28 @@ _SCATTER = 0.3  # of what a grid's error of f changes with the state: as much it
 _RESPONSE = 4.0  # most that ln AT grows with ln χ: by 2 for χ², and ‖∇²F‖² may grow as fast
 _PART = 0.01  # of a grid's error: what a residual may add to it
 _POLISHINGS = 4  # steps of Newton's method that see to that, at most
+_STALE = 0.02  # how much of it a sensitivity may change and still be used
 _NOTHING = 1e-7  # M or √(Q − M²), in units of √q, that iterates to less than this iterates to 0
 
 
-def measured(saddle: SaddlePoint, point: FixedPoint, others: Sequence[SaddlePoint]) -> Solution:
+def measured(
+    saddle: SaddlePoint,
+    point: FixedPoint,
+    others: Sequence[SaddlePoint],
+    near: "Sensitivity | None" = None,
+) -> Solution:
     """The solution where an iteration ended, with the errors that coarser grids tell.
 
     The first of them also tells what a residual is worth: where it is more than the grid's own
-    error, Newton's method goes on.
+    error, Newton's method goes on. near: the sensitivity on that grid at a state that may be close.
     """
     problem, x = saddle.problem, _exact(saddle, point.x)
     if saddle.too_cold(to_overlaps(x)):
         raise cold(problem, to_overlaps(x))
     here, views = View.of(saddle, x), [View.of(other, x) for other in others]
-    sensitivity = Sensitivity.of(others[0], x, views[0])
+    if near is None or not near.holds(x, saddle.unit(x)):
+        near = Sensitivity.of(others[0], x, views[0])
+    sensitivity = near
     grid = views[0].change - here.change
     enough = _PART * np.abs(sensitivity.inverse) @ np.abs(grid)
     change, count, unit = here.change, 0, saddle.unit(x)
@@ -122,6 +130,8 @@ def gradient(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Arr
 class Sensitivity:
     """How a solution answers to small changes of the equations."""
 
+    x: Array  # where
+    slope: Array  # J − 1; 0 along an M that is 0
     inverse: Array  # (1 − J)⁻¹; 0 for an M that is 0
     slopes: Array  # of the mean H of a pair, by x
 
@@ -146,7 +156,22 @@ class Sensitivity:
         inverse = np.zeros_like(slope)
         # Pseudo-inverse: Q − M² cannot move where it is 0.
         inverse[np.ix_(free, free)] = -np.linalg.pinv(slope[np.ix_(free, free)], rcond=1e-14)
-        return cls(inverse, slopes)
+        return cls(x, slope, inverse, slopes)
+
+    def holds(self, x: Array, unit: Array) -> bool:
+        """Whether it is the same at another state, to a few per cent.
+
+        J changes by as much as the state, in its units, and the inverse by that times itself.
+        """
+        strength = float(np.abs(self.inverse * unit / unit[:, None]).sum(axis=1).max())
+        moved = float(np.abs((x - self.x) / unit).max())
+        return bool(np.all((x == 0) == (self.x == 0))) and moved * strength < _STALE
+
+    def steps(self) -> Steps:
+        """What an iteration that starts there knows of the Jacobian."""
+        free = np.flatnonzero(np.diag(self.slope))
+        moves = list(np.eye(self.x.size)[free])
+        return Steps(depth=5, moves=moves, effects=list(self.slope[:, free].T))
 
 
 def errors_of(

@@ -16,7 +16,7 @@ import numpy as np
 from fermibose.checks import is_number, number
 from fermibose.compute import threads
 from fermibose.errors import InputError
-from fermibose.theory.errors import measured
+from fermibose.theory.errors import Sensitivity, View, measured
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import (
@@ -275,7 +275,7 @@ def _refine(
         raise cold(problem, overlaps)  # as it would be at the end, after hundreds of iterations
     if not second.at(overlaps)[0].resolves:
         raise _unresolved(problem, overlaps)
-    rough, history = _newton(second, to_vector(overlaps)) or (
+    rough, history, sensitivity = _newton(second, to_vector(overlaps)) or (
         iterate(
             second,
             to_vector(overlaps),
@@ -285,8 +285,9 @@ def _refine(
             unit=second.unit,
         ),
         history,
+        None,
     )
-    solution = _finish(second, rough, history, tol=tol)
+    solution = _finish(second, rough, history, sensitivity, tol=tol)
     return replace(
         solution,
         iterations=found.iterations + solution.iterations,
@@ -330,14 +331,16 @@ def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solutio
     x = to_vector(start.overlaps if ordered else replace(start.overlaps, M=0.0))
     try:
         second = SaddlePoint(problem, coarseness=_SECOND)
-        rough, history = _near(second, x, start)
-        near = _finish(second, rough, history, tol=tol, guess=start)
+        rough, history, sensitivity = _near(second, x, start)
+        near = _finish(second, rough, history, sensitivity, tol=tol, guess=start)
     except ConvergenceError:
         return None
     return near if near.candidate.ordered == ordered and near.stable else None
 
 
-def _near(second: SaddlePoint, x: Array, guess: Solution) -> tuple[FixedPoint, Steps]:
+def _near(
+    second: SaddlePoint, x: Array, guess: Solution
+) -> tuple[FixedPoint, Steps, Sensitivity | None]:
     """The solution on the second grid near a state; ConvergenceError if it is not near."""
     far = ConvergenceError(f"no solution of {second.problem} near by", to_overlaps(x))
     residual = second(x)[1]
@@ -354,10 +357,10 @@ def _near(second: SaddlePoint, x: Array, guess: Solution) -> tuple[FixedPoint, S
     least = _SMALL * second.unit(x)[0]
     if not rough.converged or bool(abs(rough.x[0]) < least) != bool(abs(x[0]) < least):
         raise far
-    return rough, history
+    return rough, history, None
 
 
-def _newton(second: SaddlePoint, x: Array) -> tuple[FixedPoint, Steps] | None:
+def _newton(second: SaddlePoint, x: Array) -> tuple[FixedPoint, Steps, Sensitivity] | None:
     """One step of Newton's method, where that does.
 
     It leaves an error of second order, far below what the grids differ by.
@@ -365,8 +368,9 @@ def _newton(second: SaddlePoint, x: Array) -> tuple[FixedPoint, Steps] | None:
     residual = second(x)[1]
     if residual > _CLOSE or second.problem.zero_temperature:
         return None
-    history = _probe(second, x)
-    return FixedPoint(history.propose(second.unit(x)), residual**2, 2, True), history
+    view = View.of(second, x)
+    near = Sensitivity.of(second, x, view)
+    return FixedPoint(x + near.inverse @ view.change, residual**2, 2, True), near.steps(), near
 
 
 def _probe(saddle: SaddlePoint, x: Array) -> Steps:
@@ -384,6 +388,7 @@ def _finish(
     second: SaddlePoint,
     rough: FixedPoint,
     history: Steps,
+    sensitivity: Sensitivity | None,
     *,
     tol: float | None,
     guess: Solution | None = None,
@@ -408,7 +413,7 @@ def _finish(
         point = replace(again, iterations=point.iterations + again.iterations)
     # At zero temperature errors fall like powers of the steps, and one grid may hit by chance.
     more = [SaddlePoint(problem, coarseness=COARSE)] if problem.zero_temperature else []
-    solution = measured(saddle, point, [second, *more])
+    solution = measured(saddle, point, [second, *more], sensitivity)
     if not point.converged:
         raise ConvergenceError(
             f"no solution to tol = {tol:g} at {problem}: the residual stays at "
