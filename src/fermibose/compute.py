@@ -3,7 +3,7 @@
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import _GeneratorContextManager, contextmanager
 from functools import cache
 from importlib import metadata
 from typing import Any, TypeVar
@@ -47,14 +47,17 @@ class Interrupted(KeyboardInterrupt):
         return type(self), (self.done,)  # from one process to another, with what was finished
 
 
-@contextmanager
-def threads(number: int) -> Iterator[None]:
+def threads(number: int) -> "_GeneratorContextManager[None]":
     """Compute with so many threads inside (BLAS and torch); what was before comes back.
 
     A GEMM rounds differently with another number of threads, so the number is part of what makes a
     result reproducible. Also a decorator: ``@threads(1)``.
     """
-    whole("threads", number, least=1)
+    return _limited(whole("threads", number, least=1))
+
+
+@contextmanager
+def _limited(number: int) -> Iterator[None]:
     torch = sys.modules.get("torch")  # the theory must run where it is not installed
     before = torch.get_num_threads() if torch is not None else number
     with _controller().limit(limits=number):
