@@ -21,6 +21,7 @@ from fermibose.theory.solution import Candidate, Solution
 from fermibose.theory.solve import jumped, search_again
 
 _KNOWN = 5  # points that predict the next
+_LEAP = 0.7  # of the weights, or of ln χ: a prediction further from the last point is none
 _ALIKE = 0.5  # how far apart solutions are that need not be different states
 _RIVALS = 3  # points that predict its rivals, which are known on a coarse grid only
 
@@ -134,7 +135,9 @@ def _extrapolate(at: Array, states: Array) -> Array:
     """
     guesses = [_polynomial(at[-n - 1 : -1], states[-n:], at[-1]) for n in range(1, len(at))]
     changes = [float(np.abs(b - a).max()) for a, b in pairwise(guesses)]
-    return guesses[int(np.argmin(changes)) + 1] if changes else guesses[0]
+    best = guesses[int(np.argmin(changes)) + 1] if changes else guesses[0]
+    size = np.array([*[math.hypot(*states[-1][:2])] * 2, 1.0])
+    return best if np.all(np.abs(best - states[-1]) <= _LEAP * size) else states[-1]
 
 
 def _polynomial(at: Array, states: Array, value: float) -> Array:

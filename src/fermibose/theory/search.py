@@ -122,7 +122,7 @@ def follow(
         if not isinstance(found, Found) or found.cold:
             return None
         new = found.candidate
-        if (new.ordered, new.stable) != (state.ordered, state.stable):
+        if _kind(new) != _kind(state):
             return None
         if new.stable and apart(new, state) > STRIDE:
             return None
@@ -130,6 +130,11 @@ def follow(
             return None
         followed.append(new)
     return followed
+
+
+def _kind(state: Candidate) -> tuple[bool, bool, bool]:
+    """What a saddle point keeps from one problem to the next, if nothing branches off from it."""
+    return state.ordered, state.stable, state.stability.freezing > 0
 
 
 def settle(problem: Problem, state: Candidate) -> list[Found]:

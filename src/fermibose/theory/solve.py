@@ -54,6 +54,7 @@ _SURE = 2.0  # grids agree on the weight that floating point loses to a few per 
 _NEAR = 7  # iterations in which it must lead to this one
 _FAR = 0.1  # residual beyond which it is no neighbour's
 _CLOSE = 1e-3  # residual below which one step does
+_SHORT = 0.1  # of M and √(Q − M²), that Newton's step may change them by
 _MOVE = 1e-4  # relative length of the differences that estimate a Jacobian
 _SMALL = 1e-4  # a mean weight, in units of √q, that may be on its way to 0
 
@@ -363,14 +364,18 @@ def _near(
 def _newton(second: SaddlePoint, x: Array) -> tuple[FixedPoint, Steps, Sensitivity] | None:
     """One step of Newton's method, where that does.
 
-    It leaves an error of second order, far below what the grids differ by.
+    It leaves an error of second order, far below what the grids differ by, unless M or Q − M² is
+    about to vanish: there it may end on the wrong side.
     """
     residual = second(x)[1]
     if residual > _CLOSE or second.problem.zero_temperature:
         return None
     view = View.of(second, x)
     near = Sensitivity.of(second, x, view)
-    return FixedPoint(x + near.inverse @ view.change, residual**2, 2, True), near.steps(), near
+    move = near.inverse @ view.change
+    if np.any(np.abs(move[:2]) > _SHORT * np.abs(x[:2])):
+        return None
+    return FixedPoint(x + move, residual**2, 2, True), near.steps(), near
 
 
 def _probe(saddle: SaddlePoint, x: Array) -> Steps:
