@@ -250,6 +250,7 @@ class Disjoint:
     ) -> None:
         self.problem = problem
         self.lattice = make_lattice(problem, state, coarseness=coarseness, fineness=fineness)
+        self._last: tuple[Overlaps, Averages] | None = None
         self._measure: tuple[tuple[float, float], PairMeasure] | None = None
         self._response: tuple[float, Response] | None = None
         self._energy: tuple[float, Array] | None = None
@@ -269,8 +270,11 @@ class Disjoint:
         return self.lattice.covers(self.problem, state)
 
     def averages(self, state: Overlaps) -> Averages:
-        """All that the equations need."""
-        return averages(self.lattice.channel, self.measure(state), c=self._c(state))
+        """All that the equations need; kept for the last state."""
+        if self._last is None or self._last[0] != state:
+            found = averages(self.lattice.channel, self.measure(state), c=self._c(state))
+            self._last = (state, found)
+        return self._last[1]
 
     def stiffness(self, state: Overlaps) -> float:
         """E[y·∇²F y]."""
