@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.theory.continuation import asked, changed, continue_along
-from fermibose.theory.points import Attempt
+from fermibose.theory.points import Attempt, attempt
 from fermibose.theory.problem import Problem
 from fermibose.theory.solution import Solution
 
@@ -21,7 +21,7 @@ _LOOK, _SHIFT = (
     10,
     3,
 )  # points from one search to the next along a line; how far it is from the last
-_SMALL = 5  # points along a side up to which all are searched: neighbours are too far apart
+_SMALL = 5  # points along a side below which all are solved afresh: there is little to continue
 _PAIR = ("d_f", "beta", "softness")  # parameters of H: along the others its tables can be kept
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def solve_grid(
     along, across = (y, x) if turned else (x, y)
 
     def looks(line: int, length: int) -> range:
-        return range(length) if small else range(-_SHIFT * line % _LOOK, length, _LOOK)
+        return range(-_SHIFT * line % _LOOK, length, _LOOK)
 
     def begin(index: int) -> list[Attempt]:
         line = [line[index] for line in lines]
@@ -55,6 +55,8 @@ def solve_grid(
 
     def go_on(index: int) -> list[Attempt]:
         line, solved = lines[index], [one[index] for one in begun]
+        if small:
+            return [attempt(problem, tol=tol) for problem in line]
         return continue_along(line, along, tol=tol, looks=looks(index, len(line)), solved=solved)
 
     options: dict[str, Any] = {"workers": workers, "show": show}
