@@ -31,7 +31,8 @@ BITS = """
 import numpy as np
 from fermibose.theory import Problem, phase_diagram, trace
 {n}
-d = phase_diagram(Problem(), "delta", [0.3, 0.7, 1.1], "alpha", [0.5, 2.0], workers=n, show=False)
+axes = "delta", np.linspace(0.3, 1.1, 6), "alpha", np.linspace(0.5, 2, 5)
+d = phase_diagram(Problem(), *axes, workers=n, show=False)
 c = trace(Problem(), "alpha", np.linspace(1, 1.4, 32), workers=n)
 print([v.hex() for name in ("M", "q", "at_eigenvalue") for v in d.map(name).ravel()])
 print([v.hex() for v in c.column("M")])

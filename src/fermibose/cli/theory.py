@@ -92,8 +92,10 @@ def theory(
         try:
             diagram = phase_diagram(problem, *axes, workers=workers)
         except Interrupted as stop:
-            told = f"{against[3]} values of {against[0]}"
-            _keep(stop.done, len(stop.done.solutions), told, stem.with_suffix(".csv"))
+            part = stop.done
+            lines = part.y_values if part.x_values.size == sweep[3] else part.x_values
+            name, _, _, count = against if lines is part.y_values else sweep
+            _keep(part, lines.size, f"{count} values of {name}", stem.with_suffix(".csv"))
             raise
         diagram.save_csv(stem.with_suffix(".csv"))
         diagram.draw(stem.with_suffix(".png"), quantity=quantity)

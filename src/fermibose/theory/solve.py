@@ -79,10 +79,9 @@ def solve(
     _check(problem, tol)
     _check_start(start)
     _check_sharpness(problem)
-    if isinstance(start, Solution):
-        solution = _follow(problem, start, tol=tol)
-    else:
-        starts = [*([] if start is None else [start]), *all_starts(problem)]
+    solution = _follow(problem, start, tol=tol) if isinstance(start, Solution) else None
+    if solution is None:
+        starts = [*([start] if isinstance(start, Overlaps) else []), *all_starts(problem)]
         solution = _best(problem, explore(problem, starts), tol=tol)
     stability = solution.stability
     if min(stability.state, stability.freezing) < -_UNDECIDED:
@@ -310,11 +309,11 @@ def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceErro
     )
 
 
-def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution:
+def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:
     """The solution from one of a neighbouring problem: the one next to it, if it still is the one.
 
     That is: near, no rival lost or of another kind, and none as low on the grid they are known on.
-    Else all is searched for.
+    Else all is searched for, also from there; None if that ends in an unstable state.
     """
     near = _next_to(problem, start, tol=tol)
     known = [] if near is None else [near.candidate]
@@ -322,8 +321,12 @@ def _follow(problem: Problem, start: Solution, *, tol: float | None) -> Solution
     if near is not None and rivals is not None and not _challenged(near.candidate, rivals, problem):
         return replace(near, rivals=tuple(rivals))
     starts = [state.overlaps for state in (start.candidate, *start.rivals) if state.stable]
-    every = explore(problem, [*starts, *all_starts(problem)], known=known)
-    return _best(problem, every, tol=tol, solved=near)
+    try:
+        every = explore(problem, [*starts, *all_starts(problem)], known=known)
+        best = _best(problem, every, tol=tol, solved=near)
+    except ConvergenceError:
+        return None
+    return best if best.stable else None
 
 
 def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solution | None:

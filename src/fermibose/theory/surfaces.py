@@ -2,17 +2,17 @@
 
 Two lines along one parameter are continued from point to point, and from them all lines along the
 other one. At every tenth point all states are searched for; from line to line these points move on
-by three, so that none is more than two steps from one of them. In the end every point has been
-asked about every stable state of the points beside it.
+by three, so that every point has one within two steps along each parameter. In the end every point
+has been asked about every stable state of the points beside it.
 """
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.theory.continuation import asked, changed, continue_along
-from fermibose.theory.points import Attempt
+from fermibose.theory.points import Attempt, attempt
 from fermibose.theory.problem import Problem
 from fermibose.theory.solution import Solution
 
@@ -21,7 +21,7 @@ _LOOK, _SHIFT = (
     10,
     3,
 )  # points from one search to the next along a line; how far it is from the last
-_SMALL = 5  # points along a side up to which all are searched: neighbours are too far apart
+_SMALL = 5  # points along a side below which all are solved afresh: there is little to continue
 _PAIR = ("d_f", "beta", "softness")  # parameters of H: along the others its tables can be kept
 
 T = TypeVar("T")
@@ -41,13 +41,13 @@ def solve_grid(
 
     Ctrl-C raises Interrupted with the part of the grid whose lines are finished.
     """
-    turned = x in _PAIR and y not in _PAIR
+    small = min(len(problems), len(problems[0])) < _SMALL
+    turned = x in _PAIR and y not in _PAIR and not small
     lines = _turned(problems) if turned else problems
     along, across = (y, x) if turned else (x, y)
-    everywhere = min(len(lines), len(lines[0])) < _SMALL
 
     def looks(line: int, length: int) -> range:
-        return range(length) if everywhere else range(-_SHIFT * line % _LOOK, length, _LOOK)
+        return range(-_SHIFT * line % _LOOK, length, _LOOK)
 
     def begin(index: int) -> list[Attempt]:
         line = [line[index] for line in lines]
@@ -55,17 +55,17 @@ def solve_grid(
 
     def go_on(index: int) -> list[Attempt]:
         line, solved = lines[index], [one[index] for one in begun]
+        if small:
+            return [attempt(problem, tol=tol) for problem in line]
         return continue_along(line, along, tol=tol, looks=looks(index, len(line)), solved=solved)
 
+    options: dict[str, Any] = {"workers": workers, "show": show}
     try:
-        first = range(min(_BEGUN, len(lines[0])))
-        begun = parallel_map(begin, first, workers=workers, show=show, text="first lines")
+        begun = [] if small else parallel_map(begin, range(_BEGUN), text="first lines", **options)
     except Interrupted as stop:
         raise Interrupted([]) from stop
     try:
-        grid = parallel_map(
-            go_on, range(len(lines)), workers=workers, show=show, text="phase diagram"
-        )
+        grid = parallel_map(go_on, range(len(lines)), text="phase diagram", **options)
     except Interrupted as stop:
         raise Interrupted(_turned(stop.done) if turned else stop.done) from stop
     _compare(grid, tol=tol)

@@ -1,0 +1,182 @@
+"""Diagrams by continuation. Oracles: every point solved alone; states known to be there; the table
+that was not averaged beforehand; polynomials; the sensitivity at the state itself."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fermibose.compute import Interrupted
+from fermibose.theory import Overlaps, Problem, phase_diagram, solve
+from fermibose.theory import points as points_module
+from fermibose.theory.channel import (
+    Axis,
+    Blur,
+    GaussianChannel,
+    forget_tables,
+    kept_table,
+    pair_table,
+)
+from fermibose.theory.continuation import _extrapolate
+from fermibose.theory.errors import Sensitivity, View
+from fermibose.theory.lattice import make_lattice
+from fermibose.theory.replica import SaddlePoint, to_vector
+from fermibose.theory.search import apart
+from fermibose.theory.surfaces import _compare
+
+# Two ordered states, of small and of large weights; they cross at weight_decay = 0.0206.
+TWO = Problem(alpha=3.05, delta=0.278, beta=29.3, d_f=0.785, weight_decay=0.0181, m=0.737,
+              rho=0.86, softness=0.00017)  # fmt: skip
+
+
+def stable(solution):
+    return [rival for rival in solution.rivals if rival.stable]
+
+
+def test_across_a_first_order_transition_points_are_as_solved_alone():
+    """From where only large weights are a state to where they are one still, but not the lowest."""
+    decay, rho = np.linspace(0.015, 0.0222, 5), np.linspace(0.859, 0.861, 5)
+    diagram = phase_diagram(TWO, "weight_decay", decay, "rho", rho, workers=1, show=False)
+    assert not diagram.failures
+    for point in diagram.points[::3]:
+        alone = solve(point.problem)
+        assert apart(point.candidate, alone.candidate) < 0.01
+        for name in ("M", "q", "Q", "chi", "free_energy"):
+            error = point.errors[name] + alone.errors[name]
+            assert abs(getattr(point, name) - getattr(alone, name)) <= error
+        for rival in stable(alone):
+            assert min(apart(rival, other) for other in stable(point)) < 0.01
+    assert diagram.coexistence[:, -1].all()
+    assert not diagram.coexistence[:, 0].any()
+    assert (diagram.jumps[0].sum(axis=1) == 1).all()
+    assert not diagram.jumps[1].any()
+
+
+def test_a_rival_that_becomes_the_lowest_is_the_solution():
+    """From the solution on one side of a first-order transition to the other side, and back."""
+    one, other = (solve(replace(TWO, weight_decay=value)) for value in (0.0200, 0.0212))
+    assert one.q > 3 * other.q
+    for start, end in ((one, other), (other, one)):
+        there = solve(end.problem, start)
+        assert there.q == pytest.approx(end.q, rel=1e-6)
+        (rival,) = stable(there)
+        assert apart(rival, start.candidate) < 0.2
+
+
+def test_rivals_are_those_of_the_point_itself():
+    """An unstable rival is followed, not carried over."""
+    there = solve(Problem(alpha=2.6), solve(Problem()))
+    (rival,), (alone,) = there.rivals, solve(Problem(alpha=2.6)).rivals
+    assert rival.overlaps.chi == pytest.approx(alone.overlaps.chi, rel=2e-4)
+    assert rival.q == pytest.approx(alone.q, rel=2e-4)
+
+
+def test_neighbours_are_asked_until_all_know_the_lower_state():
+    """A row of metastable states that nothing led out of, beside one point that knows both."""
+    values = (0.0212, 0.0208, 0.0204, 0.0200)
+    right = [solve(replace(TWO, weight_decay=value)) for value in values]
+    assert [len(stable(s)) for s in right] == [1, 1, 1, 1]
+    wrong = [right[0]]
+    for there in right[1:]:
+        small = next(state for state in (there.candidate, *stable(there)) if state.q < 2)
+        wrong.append(replace(there, overlaps=small.overlaps, free_energy=small.free_energy,
+                             stability=small.stability, rivals=()))  # fmt: skip
+    for grid in ([list(wrong)], [[point] for point in wrong]):
+        _compare(grid, tol=None)
+        found = [point for row in grid for point in row]
+        for point, expected in zip(found, right, strict=True):
+            assert apart(point.candidate, expected.candidate) < 0.01
+            assert len(stable(point)) == 1
+
+
+def test_lines_run_where_tables_can_be_kept_and_ctrl_c_keeps_the_finished_ones(monkeypatch):
+    """β changes the energy of a pair: columns are followed, and two of them are finished."""
+    betas, alphas = np.linspace(30, 50, 5), np.linspace(1, 2, 5)
+
+    def interrupted(problem, start=None, *, tol=None):
+        if problem.beta == betas[2] and problem.alpha == alphas[3]:
+            raise KeyboardInterrupt
+        return solve(problem, start, tol=tol)
+
+    whole = phase_diagram(Problem(), "beta", betas, "alpha", alphas, workers=1, show=False)
+    monkeypatch.setattr(points_module, "solve", interrupted)
+    with pytest.raises(Interrupted) as caught:
+        phase_diagram(Problem(), "beta", betas, "alpha", alphas, workers=1, show=False)
+    part = caught.value.done
+    np.testing.assert_array_equal(part.x_values, betas[:2])
+    np.testing.assert_array_equal(part.y_values, alphas)
+    np.testing.assert_array_equal(part.map("M"), whole.map("M")[:, :2])
+    for row, alpha in zip(whole.solutions, alphas, strict=True):
+        for point, beta in zip(row, betas, strict=True):
+            assert (point.problem.alpha, point.problem.beta) == (alpha, beta)
+    alone = solve(Problem(alpha=alphas[4], beta=betas[1]))
+    assert part.map("M")[4, 1] == pytest.approx(alone.M, abs=1e-8)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "half_tanh"])
+@pytest.mark.parametrize("part", [0.6, 1.0, 1.8])
+def test_a_table_averaged_beforehand_is_the_same_channel(activation, part):
+    """At all stiffnesses that a lattice is used for."""
+    problem, s = Problem(beta=20.0, activation=activation), 0.3
+    r, z_r = Axis.graded(0.15, 0.03, 4.0, width=8.0), Axis.uniform(0.04, 6.0)
+    folded = activation == "tanh"
+    z_t = z_r if folded else Axis.uniform(0.04, 6.0, folded=False)
+    t = r if folded else Axis.uniform(0.1, 4.0, folded=False)
+    table = pair_table(problem, z_r, z_t)
+    plain, blurred = (
+        GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur)
+        for blur in (None, Blur((z_r, z_t), s))
+    )
+    c = part * s**2 * problem.beta
+    for name in ("F", "r", "t", "force2"):
+        one, other = (getattr(channel.effective(c), name) for channel in (plain, blurred))
+        np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-9)
+    for name in ("rr", "rt", "tt"):
+        one, other = (getattr(channel.response(c), name) for channel in (plain, blurred))
+        np.testing.assert_allclose(other, one, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(blurred.energy(c), plain.energy(c), rtol=1e-9, atol=1e-10)
+
+
+def test_large_lattices_average_beforehand():
+    """Wide Gaussians: fewer nodes than the table has, and the same averages."""
+    problem, state = Problem(delta=1.2), Overlaps(0.0, 1.0, 4.0)
+    channel = make_lattice(problem, state).channel
+    assert channel._weight.shape[-1] < 0.6 * channel._table.weight.shape[-1]
+
+
+def test_a_kept_table_serves_smaller_lattices():
+    """The middle of a large one, folded or not, is the small one itself."""
+    forget_tables()
+    for folded in (True, False):
+        for reach in (6.0, 3.0, 5.0):
+            r = Axis.uniform(0.05, reach)
+            t = r if folded else Axis.uniform(0.05, reach, folded=False)
+            kept, H = kept_table(Problem(), r, t), pair_table(Problem(), r, t)
+            np.testing.assert_allclose(kept.weighted / kept.weight, H, rtol=1e-12)
+
+
+def test_predictions_are_polynomials_that_do_not_leap():
+    at = np.array([1.0, 1.1, 1.2, 1.3, 1.4])
+    curve = np.stack([1 + at**2, 0.5 * at, at - at**2], axis=1)
+    np.testing.assert_allclose(_extrapolate(at, curve[:-1]), curve[-1], atol=1e-12)
+    steep = np.array([[0.1, 0.1, 0.0], [0.1, 0.1, -1.0], [0.1, 0.1, -4.0]])
+    np.testing.assert_array_equal(_extrapolate(at[:4], steep), steep[-1])
+
+
+def test_a_sensitivity_is_used_again_only_where_it_holds():
+    """What holds is within a few per cent of the sensitivity at the state itself."""
+    for problem in (Problem(), Problem(delta=0.91), Problem(delta=1.2)):
+        x = to_vector(solve(problem).overlaps)
+        second = SaddlePoint(problem, coarseness=1.5)
+        held = []
+        for move in (1e-4, 1e-3, 1e-2, 1e-1):
+            there = x + move * np.where(x == 0, 0, 1)
+            near = Sensitivity.of(second, there, View.of(second, there))
+            own = Sensitivity.of(second, x, View.of(second, x))
+            held.append(near.holds(x, second.unit(x)))
+            if held[-1]:
+                scale = np.abs(own.inverse).max()
+                np.testing.assert_allclose(near.inverse, own.inverse, atol=0.1 * scale)
+        assert not held[-1]
+        assert held == sorted(held, reverse=True)
+    assert not near.holds(np.where(x == 0, 1.0, x), second.unit(x))
