@@ -39,8 +39,11 @@ def measure():
     return [
         ("AMP sweep / BP sweep, N = 200, alpha = 2.5", one / full, 1 / 40),
         ("AMP sweep at N = 4000 / at N = 2000 (N·P is 4 times larger)", times[1] / times[0], 5.0),
-        ("all pairs: AMP sweep at N = 2000 / at N = 1000 (n·N is 4 times larger)",
-         shared[1] / shared[0], 5.0),
+        (
+            "all pairs: AMP sweep at N = 2000 / at N = 1000 (n·N is 4 times larger)",
+            shared[1] / shared[0],
+            5.0,
+        ),
         ("memory with AMP at N = 4000, alpha = 1, in GB", gigabytes, 2.0),
         ("memory BP states for N = 200, alpha = 2.5, in GB", bp_memory(200, 500) / 1e9, 0.1),
     ]

@@ -15,7 +15,7 @@ MUTANTS = [
     ("crowd: curvature without its resolvent", "fermibose/theory/crowd.py", "(bend / (1 + g.c * bend)) ** 2", "bend**2", CROWD),
     ("crowd: shares forgotten", "fermibose/theory/crowd.py", "masses[g.label] += g.share * points.folded(mass)", "masses[g.label] += points.folded(mass) / len(self.groups)", CROWD),
     ("crowd: pair energy counted twice", "fermibose/theory/crowd.py", 'return self.mean("F") - self.pair_energy / 2', 'return self.mean("F") - self.pair_energy', CROWD),
-    ("crowd: symmetric in name", "fermibose/theory/crowd.py", "field = _Field(problem, groups, panels, symmetric)", "field = _Field(problem, groups, panels, False)", CROWD),
+    ("crowd: symmetric in name", "fermibose/theory/crowd.py", "field = _Field(problem, groups, panels, symmetric, coarseness)", "field = _Field(problem, groups, panels, False, coarseness)", CROWD),
     ("crowd: unequal labels not even", "fermibose/theory/crowd.py", "self._even = symmetric and problem.odd", "self._even = False", CROWD),
     ("crowd: labels start together", "fermibose/theory/crowd.py", "_NUDGE = 0.5", "_NUDGE = 0.0", CROWD),
     ("crowd: reflection of forces", "fermibose/theory/crowd.py", "np.array([1.0, -1.0, 1.0])", "np.array([1.0, 1.0, 1.0])", CROWD),

@@ -65,10 +65,10 @@ MUTANTS = [
     ("theory: saddles taken for states", "fermibose/theory/solution.py", "return self.state > 0 and self.freezing > 0", "return True", "tests/theory/test_search.py"),
     ("theory: an unfrozen state wins", "fermibose/theory/solution.py", "return self.state > 0 and self.freezing > 0", "return self.state > 0", "tests/theory/test_search.py"),
     ("theory: no start from pressed weights", "fermibose/theory/search.py", "starts += [Overlaps(0.0, 1e-6 / (stiff * problem.beta), 1 / stiff)]", "pass", "tests/theory/test_search.py"),
-    ("theory: unstable states not left", "fermibose/theory/search.py", "queue += [] if result.cold else _kicks(result.candidate)", "pass", "tests/theory/test_search.py"),
+    ("theory: unstable states not left", "fermibose/theory/search.py", "queue += [] if result.cold else _kicks(problem, result.candidate)", "pass", "tests/theory/test_search.py"),
     ("theory: moves with a unit", "fermibose/theory/replica.py", "return np.array([size, size, 1.0])", "return np.array([1.0, 1.0, 1.0])", "tests/theory/test_search.py"),
     ("theory: distances with a unit", "fermibose/theory/replica.py", "overlap / q, abs(a.chi", "overlap, abs(a.chi", "tests/theory/test_search.py"),
     ("theory: coexistence overlooked", "fermibose/theory/phases.py", "[r for r in solution.rivals if r.stable]", "[]", "tests/theory/test_transitions.py"),
-    ("theory: curves stay on their branch", "fermibose/theory/curves.py", "if start is None or not isinstance(point, Solution):", "if True:", "tests/theory/test_transitions.py"),
+    ("theory: curves stay on their branch", "fermibose/theory/continuation.py", "if start is None or not isinstance(point, Solution):", "if True:", "tests/theory/test_transitions.py"),
     ("theory: jumps taken for continuous", "fermibose/theory/transitions.py", "if arrived or (other[0][-1]", "if False and (other[0][-1]", "tests/theory/test_transitions.py"),
 ]  # fmt: skip

@@ -18,8 +18,8 @@ from fermibose.theory.channel import (
     pair_table,
 )
 from fermibose.theory.continuation import _extrapolate
+from fermibose.theory.disjoint import make_lattice
 from fermibose.theory.errors import Sensitivity, View
-from fermibose.theory.lattice import make_lattice
 from fermibose.theory.replica import SaddlePoint, to_vector
 from fermibose.theory.search import apart
 from fermibose.theory.surfaces import _compare
