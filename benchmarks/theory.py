@@ -9,7 +9,8 @@ The Monte Carlo iteration evaluates the averages of the saddle-point equations w
 A curve is 30 points by continuation with every column of its table. Its cost is processor time on
 one core, in units of the whole ``solve`` of the default point (both grids, all observables, no
 table kept from before), measured in turns with it. Nothing is scaled to what a point needs: where Δ
-is large the grids are larger than the default point's, and the curve pays for them.
+is large the grids are larger than the default point's, and the curve pays for them. The cost of a
+diagram of 20 × 20 points is measured in the same way.
 """
 
 import math
@@ -17,10 +18,11 @@ import os
 import resource
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
-from fermibose.theory import QUANTITIES, Problem, phase_diagram, solve, trace
+from fermibose.theory import QUANTITIES, Problem, dynamics, phase_diagram, solve, trace
 from fermibose.theory.channel import forget_tables
 from fermibose.theory.fixed_point import iterate
 from fermibose.theory.replica import SaddlePoint, to_overlaps, to_vector
@@ -33,6 +35,11 @@ CURVES = (
     ("delta", 0.2, 0.8),
     ("delta", 0.1, 1.5),
 )
+DIAGRAMS = (
+    ("delta", 0.1, 1.5, "alpha", 0.1, 5.0, 480.0),
+    ("d_f", 0.1, 2.0, "rho", 0.0, 0.95, 360.0),
+    ("beta", 5.0, 100.0, "delta", 0.1, 1.5, 480.0),
+)  # and how many solves 400 points may cost
 QUICK = 2.2  # coarseness of a grid good to 1e-4
 
 
@@ -100,13 +107,24 @@ def processor_time(work):
     return time.process_time() - start
 
 
-def curve_in_solves(parameter, start, stop, *, rounds=4):
-    """A curve's processor time over that of the default point, both as undisturbed as seen."""
-    curve, solves = [], []
+def fill(x, left, right, y, low, high):
+    """A diagram of 20 × 20 points."""
+    forget_tables()
+    axes = x, np.linspace(left, right, 20), y, np.linspace(low, high, 20)
+    assert not phase_diagram(Problem(), *axes, workers=1, show=False).failures
+
+
+def in_solves(work, *, rounds, alone=False):
+    """Processor time of some work over that of the default point, both as undisturbed as seen.
+
+    alone: the point without its observables, on tables made before.
+    """
+    works, solves = [], []
+    point = partial(solve, Problem()) if alone else observe
     for _ in range(rounds):
-        solves.append(processor_time(lambda: [observe() for _ in range(10)]) / 10)
-        curve.append(processor_time(lambda: follow(parameter, start, stop)))
-    return min(curve) / min(solves)
+        solves.append(processor_time(lambda: [point() for _ in range(10)]) / 10)
+        works.append(processor_time(work))
+    return min(works) / min(solves)
 
 
 def measure():
@@ -129,9 +147,18 @@ def measure():
     whole = best(observe, 9)
     curves = [
         (f"30-point curve, {name} {start:g} to {stop:g} / solve",
-         curve_in_solves(name, start, stop), 20.0)
+         in_solves(partial(follow, name, start, stop), rounds=4), 20.0)
         for name, start, stop in CURVES
     ]  # fmt: skip
+    diagrams = [
+        (f"20 × 20 diagram, {axes[0]} by {axes[3]} / solve",
+         in_solves(partial(fill, *axes), rounds=2), bound)
+        for *axes, bound in DIAGRAMS
+    ]  # fmt: skip
+    everyone = in_solves(lambda: solve(Problem(pairing="all")), rounds=8, alone=True)
+    path = in_solves(
+        lambda: dynamics.evolve(problem, learning_rate=1.0, t=10.0, start=(0.1, 1.0)), rounds=3
+    )
     followed = best(lambda: trace(problem, "alpha", np.linspace(0.5, 4, 30)), 3)
     cold = best(lambda: [solve(Problem(alpha=a)) for a in np.linspace(0.5, 4, 30)], 3)
 
@@ -153,6 +180,9 @@ def measure():
         ("iterations of the default point to 1e-10", exact.iterations, 15),
         ("solve with error and observables / Monte Carlo iteration", whole / sampling, 2.0),
         *curves,
+        *diagrams,
+        ("all pairs / disjoint pairs, default point", everyone, 2.0),
+        ("200 points of online learning / solve", path, 50.0),
         ("30-point curve / its points solved alone", followed / cold, 1.0),
         ("phase diagram on two workers / on one", shared / alone, None if busy else 0.75),
         ("largest memory of a process in GB", kib / 1024**2, 1.0),

