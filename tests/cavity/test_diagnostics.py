@@ -108,17 +108,21 @@ def test_round_trips_are_those_of_walkers_followed_by_name():
 
 
 def test_a_ladder_that_is_too_wide_is_mended():
-    """Three β from 1 to 60 for 60 weights are hardly ever exchanged."""
+    """Three β from 2 to 60 for 60 weights are hardly ever exchanged.
+
+    A look of 200 exchanges leaves neighbours that have 13 of them, 0.1 being rare: 20 less twice
+    the root. Walks of six seeds ended with 0.08 to 0.12 of the rarest.
+    """
     instance = sample_instance(Problem(alpha=1.0, beta=60.0), 60, seed=0)
     wide = np.array([2.0, 11.0, 60.0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "ladder", lambda *_: wide)
-        mended = hmc(instance, trajectories=200, warm_up=300, seed=1)
-        again = hmc(instance, trajectories=200, warm_up=300, seed=1)
+        mended = hmc(instance, trajectories=200, warm_up=1000, seed=1)
+        again = hmc(instance, trajectories=200, warm_up=1000, seed=1)
         patch.setattr(sampling._Copies, "lay_ladder", lambda self: None)
-        left = hmc(instance, trajectories=200, warm_up=300, seed=1)
+        left = hmc(instance, trajectories=200, warm_up=1000, seed=1)
     assert left.exchange < 0.02
-    assert mended.exchange > 0.12
+    assert mended.exchange > 0.05
     assert mended.betas.size > 8
     assert mended.betas[[0, -1]].tolist() == [2.0, 60.0]
     assert (np.diff(mended.betas) > 0).all()
