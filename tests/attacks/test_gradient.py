@@ -11,8 +11,8 @@ from torch import nn
 
 from fermibose.attacks import ThreatModel, fgsm, one_step_l2, pgd
 from fermibose.attacks.gradient import LONGEST_STEP, LOSSES
-from fermibose.attacks.threat import LARGEST, ball_around
 from fermibose.errors import InputError
+from fermibose.threat import LARGEST, ball_around
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # foolbox imports from places SciPy no longer likes

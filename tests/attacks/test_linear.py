@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from fermibose.attacks import ThreatModel, accuracy_curve, fgsm, one_step_l2, pgd
-from fermibose.attacks.threat import ball_around
+from fermibose.threat import ball_around
 
 ORDER = {"linf": np.inf, "l2": 2}
 

@@ -42,3 +42,36 @@ def test_a_restored_state_goes_on_as_before():
             adam.step()
         runs.append(p)
     assert torch.equal(*runs)
+
+
+def test_the_rate_falls_along_half_a_cosine_as_torch_has_it():
+    g = torch.Generator().manual_seed(0)
+    gradients = torch.randn(20, 7, generator=g)
+    ours, theirs = (torch.nn.Parameter(torch.ones(7), requires_grad=k == 1) for k in range(2))
+    adam = Adam([ours], learning_rate=0.1, cosine=20)
+    reference = torch.optim.Adam([theirs], lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(reference, 20)
+    for gradient in gradients:
+        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        adam.step()
+        reference.step()
+        schedule.step()
+    torch.testing.assert_close(ours.data, theirs.data, rtol=1e-5, atol=1e-6)
+
+
+def test_finishing_puts_the_running_mean_in_place():
+    g = torch.Generator().manual_seed(1)
+    w = torch.nn.Parameter(torch.zeros(5), requires_grad=False)
+    adam, mean = Adam([w], learning_rate=0.1, averaging=0.6), torch.zeros(5)
+    for done in range(12):
+        w.grad = torch.randn(5, generator=g)
+        adam.step()
+        decay = min(0.6, (1 + done) / (10 + done))
+        mean = decay * mean + (1 - decay) * w
+    last = w.clone()
+    adam.finish()
+    torch.testing.assert_close(w.data, mean)
+    assert not torch.equal(w, last)
+    plain = Adam([w], learning_rate=0.1)
+    plain.finish()
+    torch.testing.assert_close(w.data, mean)

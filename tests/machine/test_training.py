@@ -36,7 +36,7 @@ from fermibose.machine import (
     train_rbf_svm,
 )
 from fermibose.machine.checkpoint import Checkpoint
-from fermibose.machine.training import LocalLayer, new_net, train
+from fermibose.machine.training import LayerStage, new_net, train
 
 SMALL = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))
 SELF = SelfSupervised((Shift((4, 5), 1), Noise(0.1)))
@@ -125,7 +125,7 @@ def test_no_gradient_crosses_a_layer(data):
     before = {name: value.clone() for name, value in net.state_dict().items()}
     loop.train_stages(
         net,
-        [lambda: LocalLayer(net, 1, x, y, recipe, generator)],
+        [lambda: LayerStage(net, 1, x, y, recipe, generator)],
         batch_size=8,
         generator=generator,
         records={},
@@ -226,7 +226,7 @@ train(data["x"], data["y"], recipe, checkpoint={str(file)!r})
 def test_a_finished_checkpoint_gives_the_training_back(data, tmp_path, monkeypatch):
     file = tmp_path / "checkpoint.safetensors"
     first = train(*data, SMALL, test=data, checkpoint=file)
-    monkeypatch.setattr(LocalLayer, "step", None)  # nothing may be trained any more
+    monkeypatch.setattr(LayerStage, "step", None)  # nothing may be trained any more
     again = train(*data, SMALL, test=data, checkpoint=file)
     assert same_bits(weights(first), weights(again))
     for stage, quantities in first.history.items():
@@ -375,7 +375,7 @@ def test_mlp_is_backpropagation_with_adam(data):
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"weight_decay": float("nan")}, "weight_decay"),
         ({"readout": "svm"}, "'cross_entropy' or 'ridge'"),
-        ({"activation": "relu"}, "activation"),
+        ({"activation": "step"}, "activation"),
         ({"seed": -1}, "seed"),
         ({"threads": 0}, "threads"),
         ({"energy": 0.4}, "energy must be a PairEnergy"),

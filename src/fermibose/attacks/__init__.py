@@ -25,8 +25,8 @@ from fermibose.attacks.gradient import (
     pgd,
 )
 from fermibose.attacks.masking import Check
-from fermibose.attacks.threat import LARGEST, ThreatModel
 from fermibose.attacks.victim import AttackResult
+from fermibose.threat import LARGEST, ThreatModel
 
 __all__ = [
     "AXIS",

@@ -16,7 +16,6 @@ from fermibose.attacks.binarisation import binarised
 from fermibose.attacks.faithful import Witness, same_answers, true_gradient
 from fermibose.attacks.gradient import attack_by_gradient, pgd_ascent
 from fermibose.attacks.masking import Check, Probe
-from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.attacks.victim import (
     ZERO_GRADIENT,
     AttackResult,
@@ -28,6 +27,7 @@ from fermibose.attacks.victim import (
 from fermibose.checks import number, whole
 from fermibose.errors import InputError
 from fermibose.progress import Advance, progress_bar
+from fermibose.threat import Images, ThreatModel
 
 
 @dataclass(frozen=True)

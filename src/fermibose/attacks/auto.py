@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks.threat import Images, ThreatModel, ball_around
 from fermibose.attacks.victim import (
     ZERO_GRADIENT,
     AttackResult,
@@ -25,6 +24,7 @@ from fermibose.attacks.victim import (
 from fermibose.checks import whole
 from fermibose.errors import FermiboseError, InputError
 from fermibose.progress import Advance, progress_bar
+from fermibose.threat import Images, ThreatModel, ball_around
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}

@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from fermibose.attacks.gradient import Ascent, climb, loss_named, pgd_ascent
 from fermibose.attacks.masking import Check, Probe
-from fermibose.attacks.threat import ThreatModel, ball_around
 from fermibose.attacks.victim import misclassified, seeded
+from fermibose.threat import ThreatModel, ball_around
 
 # Images, points inside each ball, and random starts of the attack. With as many points as features
 # the readout is so wild that PGD solves 70 to 95 % of the problems of honest nets. With at most

@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from fermibose.attacks.gradient import Adversary, margin
 from fermibose.attacks.masking import Check, Probe, percent
-from fermibose.attacks.threat import ThreatModel, ball_around
 from fermibose.attacks.victim import Victim, misclassified, seeded
+from fermibose.threat import ThreatModel, ball_around
 
 HIDDEN, ROUNDS = 200, 400  # units of the pupil, and its steps of Adam
 SURVIVORS = 60  # images that finite differences are tried on

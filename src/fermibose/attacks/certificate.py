@@ -13,12 +13,12 @@ from torch import Tensor
 
 from fermibose.attacks.crown import Crown
 from fermibose.attacks.curves import Curve, checked_strengths
-from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.attacks.victim import Victim, versions, victim_of
 from fermibose.checks import choice
 from fermibose.errors import InputError
 from fermibose.machine import FermiBoseNet
 from fermibose.progress import progress_bar
+from fermibose.threat import Images, ThreatModel
 
 _BISECTIONS = 14  # radii come out within 2⁻¹⁴ of their upper limit, from below
 _DOUBLINGS = 20  # of that limit, where a bound holds beyond the radius of the linearised margins
@@ -206,6 +206,11 @@ def _prover(
     """The net in float64 with its images, and what bounds the margins of some of them."""
     if not isinstance(net, FermiBoseNet):
         raise InputError(f"certificates are for FermiBoseNet, got {type(net).__name__}")
+    if net.config["kernel"] or not all(isinstance(h, int) for h in net.config["hidden"]):
+        raise InputError(
+            "certificates are for dense layers under a linear readout; this net has a convolution, "
+            "a threshold or a kernel: attack it instead"
+        )
     choice("method", method, get_args(Method))
     with (
         victim_of(net, x, y, threat, dtype=torch.float64, batch_size=batch_size) as victim,

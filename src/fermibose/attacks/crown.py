@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from fermibose import checks
-from fermibose.attacks.threat import fill
 from fermibose.errors import InputError
+from fermibose.threat import fill
 
 # φ = scale·tanh + shift
 _AS_TANH = {"tanh": (1.0, 0.0), "half_tanh": (0.5, 0.5)}

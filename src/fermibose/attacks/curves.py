@@ -27,12 +27,12 @@ from fermibose.attacks.gradient import (
     pgd_ascent,
     vanishing,
 )
-from fermibose.attacks.threat import LARGEST, Images, ThreatModel, ball_around
 from fermibose.attacks.victim import Victim, seeded, versions, victim_of
 from fermibose.checks import choice, number
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
 from fermibose.statistics import summary
+from fermibose.threat import LARGEST, Images, ThreatModel, ball_around
 
 Floats = npt.NDArray[np.float64]
 CurveAttack = Literal["one_step", "pgd", "noise"]

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from fermibose.attacks.gradient import Ascent, climb, margin
 from fermibose.attacks.masking import Check, Probe, percent
-from fermibose.attacks.threat import ThreatModel, ball_around
 from fermibose.attacks.victim import Adapted, Victim, seeded
+from fermibose.threat import ThreatModel, ball_around
 
 SAME = 1e-3  # of the typical size of a logit: answers closer than this are the same
 SINGLY = 10  # points that are asked about one at a time

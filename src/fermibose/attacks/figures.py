@@ -10,9 +10,9 @@ from torch import nn
 
 from fermibose.attacks.audit import Audit
 from fermibose.attacks.curves import Band, Curve
-from fermibose.attacks.threat import Images
 from fermibose.attacks.victim import AttackResult
 from fermibose.plotting import COLOURS, figure
+from fermibose.threat import Images
 
 AXIS = {"linf": "ε (ℓ∞)", "l2": "ε (ℓ2)", "noise": "standard deviation of the noise"}
 _COLOURS = [COLOURS[name] for name in ("machine", "baseline", "boson", "fermion", "highlight")]

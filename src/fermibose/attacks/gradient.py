@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks.threat import Images, ThreatModel, ball_around
 from fermibose.attacks.victim import (
     AttackResult,
     Victim,
@@ -20,6 +19,7 @@ from fermibose.attacks.victim import (
 )
 from fermibose.checks import choice, number, whole
 from fermibose.errors import InputError
+from fermibose.threat import Images, ThreatModel, ball_around
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LossName = Literal["cross_entropy", "margin", "mean_squared"]

@@ -20,9 +20,9 @@ from fermibose.attacks.gradient import (
     pgd_ascent,
     vanishing,
 )
-from fermibose.attacks.threat import ThreatModel, ball_around
 from fermibose.attacks.victim import Adapted, AttackResult, Victim
-from fermibose.machine import FermiBoseNet
+from fermibose.machine import FermiBoseNet, LocalDense
+from fermibose.threat import ThreatModel, ball_around
 
 # How far the checks look. Not tuned; whether the verdicts are right with these, and a tolerance of
 # 0.02, benchmarks/audit.py tells.
@@ -258,10 +258,12 @@ def gradients(probe: Probe) -> Check:
     zero = max(float(flat.double().mean()) for flat in found)
     numbers = {"zero_gradients": zero}
     evidence = f"{percent(zero)} of the images have an input gradient of exactly zero"
-    if isinstance(victim.model, FermiBoseNet) and victim.model.local_layers:
+    net = victim.model
+    last = net.local_layers[-1:] if isinstance(net, FermiBoseNet) else []
+    if isinstance(net, FermiBoseNet) and last and isinstance(last[0], LocalDense):
         with torch.no_grad():
-            h = victim.model.represent(victim.x)
-        slope = victim.model.local_layers[-1].activation.pull_back_(torch.ones_like(h), h)
+            h = net.represent(victim.x)
+        slope = last[0].activation.pull_back_(torch.ones_like(h), h)
         numbers["saturated_units"] = float((slope < SATURATED).double().mean())
         evidence += f"; {percent(numbers['saturated_units'])} of the units are saturated"
     return Check("gradients do not vanish", probe.allows(zero), evidence, numbers)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from fermibose import compute
-from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.checks import choice, whole
 from fermibose.errors import InputError
 from fermibose.progress import progress_bar
+from fermibose.threat import Images, ThreatModel
 
 ZERO_GRADIENT = "the gradient was exactly zero"  # how the flag begins
 

@@ -27,6 +27,7 @@ def demo(
     from rich.table import Table
 
     from fermibose.data import load_dataset
+    from fermibose.energy import PairEnergy
     from fermibose.machine import Recipe, draw_curves, summarise, train, train_mlp
 
     check_folder(output)
@@ -34,7 +35,7 @@ def demo(
     recipe = Recipe(seed=seed, epochs=epochs, readout_epochs=epochs)
     console.print(
         f"{len(dataset.x_train)} training and {len(dataset.x_test)} test digits, 784-1000-10, "
-        f"d_F = {recipe.energy.d_f:g}, {epochs} epochs",
+        f"d_F = {PairEnergy().d_f:g}, {epochs} epochs",
         soft_wrap=True,
     )
     trainings, summaries = {}, {}

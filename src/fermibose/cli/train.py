@@ -119,7 +119,7 @@ def train(
     from fermibose.data import load_dataset
     from fermibose.machine import train as train_machine
 
-    _check_idle(recipe.readout, pairing, ridge=ridge, noise=noise, shift=shift)
+    _check_idle(str(recipe.readout), pairing, ridge=ridge, noise=noise, shift=shift)
     check_folder(output)
     if (output / "model.json").exists() and not force:
         raise InputError(

@@ -1,5 +1,7 @@
 """The machine: local layers trained on pairs, a readout, and the network they make."""
 
+from fermibose.machine.adversary import LocalAdversary
+from fermibose.machine.augment import Affine, Crop, Elastic, Flip, Noise, Shift
 from fermibose.machine.baselines import (
     InputNoise,
     train_kernel_ridge,
@@ -7,25 +9,41 @@ from fermibose.machine.baselines import (
     train_mlp,
     train_rbf_svm,
 )
+from fermibose.machine.convolution import Conv, LocalConv, LocalPointwise, Pointwise
 from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, summarise
+from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.inputs import RangeWarning, Rescaling, Scaling, rescaling
-from fermibose.machine.local_rule import LocalDense, PairLoss
+from fermibose.machine.local_rule import LocalDense
 from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.pairing import ByLabel, Noise, Pairing, SelfSupervised, Shift, Transform
+from fermibose.machine.pair_loss import PairLoss
+from fermibose.machine.pairing import Augmented, ByLabel, Pairing, SelfSupervised, Transform
+from fermibose.machine.readouts import KernelRidge
 from fermibose.machine.recipe import ReadoutKind, Recipe
 from fermibose.machine.training import CollapseWarning, Training, train
 
 __all__ = [
+    "Affine",
+    "Augmented",
     "ByLabel",
     "CollapseWarning",
+    "Conv",
+    "Crop",
+    "Elastic",
     "Evaluation",
     "FermiBoseNet",
+    "Flip",
+    "FreeEnergy",
     "InputNoise",
+    "KernelRidge",
+    "LocalAdversary",
+    "LocalConv",
     "LocalDense",
+    "LocalPointwise",
     "Noise",
     "PairLoss",
     "Pairing",
+    "Pointwise",
     "RangeWarning",
     "ReadoutKind",
     "Recipe",

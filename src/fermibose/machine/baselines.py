@@ -83,6 +83,9 @@ class Backpropagation:
         """Loss and accuracy on the training set, and accuracy on the test set if there is one."""
         return scores(self.net, (self.x, self.y), self.test)
 
+    def finish(self) -> None:
+        """Nothing is left to do."""
+
 
 def train_mlp(
     x: npt.ArrayLike,

@@ -139,8 +139,10 @@ def _draw_distances(axes: Any, name: str, training: Training) -> None:
         values = record[f"{kind}_distance"]
         steps = np.arange(1, len(values) + 1)
         axes.plot(steps, values, color=COLOURS[kind], linewidth=0.8, label=f"{kind} pairs")
-    d_f = training.recipe.energy.d_f
-    axes.axhline(d_f, color=COLOURS["published"], linestyle=":", label=rf"target $d_F$ = {d_f:g}")
+    d_f = getattr(training.recipe.energy, "d_f", 0.0)  # a free energy has no target
+    if d_f:
+        target = rf"target $d_F$ = {d_f:g}"
+        axes.axhline(d_f, color=COLOURS["published"], linestyle=":", label=target)
     axes.set(xlabel=f"mini-batch ({name}, {layer})", ylabel=r"mean squared distance $D^2$")
     # Room above the curves for the legend, which would lie on them anywhere else.
     axes.set_ylim(0, 1.25 * max(d_f, np.nanmax(record["fermion_distance"], initial=0.0)))

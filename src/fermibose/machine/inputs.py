@@ -6,6 +6,7 @@ representations fall into one point. So what counts for the scale is not whether
 [0, 1], but their root mean square.
 """
 
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from fermibose.machine.local_rule import LocalDense
 
 Scaling = Literal["auto", "none", "global", "standard", "per_feature"]
 Floats: TypeAlias = npt.NDArray[np.float64]
+Shape: TypeAlias = tuple[int, int, int]  # channels, rows, columns of an image
+Sides: TypeAlias = tuple[int, int] | Shape  # the same, without channels if there is one
 Examples: TypeAlias = tuple[Tensor, Tensor]  # inputs or representations (n, features), labels (n,)
 
 ROUNDING = 1e-5  # by which a rescaling to [0, 1] may miss it
@@ -98,6 +101,29 @@ def _kind(x: Floats, *, table: str) -> str:
     if (x == 0).mean() < BACKGROUND or np.sqrt((unit**2).mean()) < BRIGHTNESS:
         return table
     return "none" if NEARLY_ONE <= highest <= 1 + ROUNDING else "global"
+
+
+def image_shape_of(shape: Any) -> Shape:
+    """(channels, rows, columns) of a shape given with or without channels."""
+    sides = tuple(shape) if isinstance(shape, (tuple, list)) else ()
+    if len(sides) not in (2, 3) or not all(checks.is_whole(side, 1) for side in sides):
+        raise InputError(
+            "image_shape must be (rows, columns) or (channels, rows, columns), like (28, 28), got "
+            f"{checks.shown(shape)}"
+        )
+    channels, rows, columns = (1, *sides) if len(sides) == 2 else sides
+    return int(channels), int(rows), int(columns)
+
+
+def as_images(x: Tensor, shape: Shape) -> Tensor:
+    """Inputs (B, …) as images (B, channels, rows, columns)."""
+    features = x[0].numel()
+    if features != math.prod(shape):
+        raise InputError(
+            f"inputs have {features} features, but images of shape {shape} have "
+            f"{math.prod(shape)}; set image_shape"
+        )
+    return x.reshape(len(x), *shape)
 
 
 def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> Examples:

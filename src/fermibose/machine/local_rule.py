@@ -1,6 +1,6 @@
 r"""The local rule: the force every representation of a batch feels from its pairs, in closed form.
 
-And what learns by it: the local layer, and the pair energy as a loss for any PyTorch model.
+And what learns by it: the local layer.
 
 With the squared distances :math:`D^2_{ij} = |h_i - h_j|^2/N` (mean over the N units), their forces
 :math:`S_{ij} = \partial E/\partial D^2_{ij}` and P = B(B−1)/2 pairs, the gradient of
@@ -10,12 +10,18 @@ With the squared distances :math:`D^2_{ij} = |h_i - h_j|^2/N` (mean over the N u
 
 No pair is ever materialised: everything is a block of the B×B matrix or a GEMM. The diagonal of S
 cancels in the Laplacian; energies and counts leave it out, for a sample is no pair with itself.
+
+Where those who feel and those who are felt differ, *queries* h (perturbed copies, say) and *keys*
+g, the graph is bipartite: with :math:`D^2_{ik} = |h_i - g_k|^2/N` and S = ∂L/∂D²,
+
+.. math:: \frac{\partial L}{\partial h} = \frac2N\,(\mathrm{diag}(S\mathbf 1)\,h - S g), \qquad
+    \frac{\partial L}{\partial g} = \frac2N\,(\mathrm{diag}(S^\top\mathbf 1)\,g - S^\top h) .
 """
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +31,9 @@ from torch import Tensor, nn
 from fermibose import checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
+from fermibose.machine.free_energy import FreeEnergy
+
+Energy: TypeAlias = PairEnergy | FreeEnergy
 
 # Entries of the B×B matrix treated at once: they stay in the cache, and the time of a step per
 # operation does not grow with the batch (scaling() in benchmarks/machine.py).
@@ -32,6 +41,9 @@ BLOCK = 1 << 19
 # Spread |h − ⟨h⟩|² per |h|² below which what all samples have in common is taken off first: in the
 # Gram matrix it would cost more than three digits (the test of near-duplicates fails without it).
 COMMON = 1e-3
+# Samples that pass a layer at once, where it learns by its chain rule: what they leave behind for
+# the way back stays in the cache (convolution() in benchmarks/machine.py).
+CHUNK = 64
 
 
 class PairReport(NamedTuple):
@@ -121,6 +133,57 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     return force, report
 
 
+def mean_energy(
+    energy: Energy, d2: Tensor, same: Tensor, pairs: Tensor, *, times: int = 1
+) -> tuple[Tensor, Tensor]:
+    """L and ∂L/∂D² of the squared distances d2 (queries, keys).
+
+    same: True for boson pairs. pairs: False where query and key make no pair. times: how often
+    each pair stands there; twice, if the queries are the keys.
+    """
+    if isinstance(energy, FreeEnergy):
+        return energy.between(d2, same, pairs)
+    count = pairs.sum().clamp(min=1).to(d2.dtype)
+    bosons = (same & pairs).sum().to(d2.dtype)
+    energies, forces = energy.energy_and_force(d2, same, (bosons / times, (count - bosons) / times))
+    return energies.masked_fill(~pairs, 0).sum() / count, forces.masked_fill(~pairs, 0) / count
+
+
+class QueryForces(NamedTuple):
+    """What queries and keys do to each other."""
+
+    on_queries: Tensor  # ∂L/∂h, (queries, N)
+    on_keys: Tensor  # ∂L/∂g, (keys, N)
+    report: PairReport
+
+
+def query_forces(
+    h: Tensor, g: Tensor, same: Tensor, pairs: Tensor, energy: Energy, *, times: int = 1
+) -> QueryForces:
+    """The forces on queries h (queries, N) and keys g (keys, N), and a report on their pairs.
+
+    The rest as in :func:`mean_energy`.
+    """
+    centre = g.mean(0)  # what all have in common would cost digits in the Gram matrix
+    h, g = h - centre, g - centre
+    units = h.shape[1]
+    d2 = torch.addmm(g.square().sum(1) + h.square().sum(1, keepdim=True), h, g.T, alpha=-2)
+    d2.mul_(1 / units).clamp_(min=0)
+    value, s = mean_energy(energy, d2, same, pairs, times=times)
+    on_queries = torch.addmm(s.sum(1, keepdim=True) * h, s, g, alpha=-1).mul_(2 / units)
+    on_keys = torch.addmm(s.sum(0)[:, None] * g, s.T, h, alpha=-1).mul_(2 / units)
+    bosons, fermions = same & pairs, ~same & pairs
+    n_boson, n_fermion = int(bosons.sum()) // times, int(fermions.sum()) // times
+    report = PairReport(
+        energy=float(value),
+        boson_distance=float(d2[bosons].mean()),
+        fermion_distance=float(d2[fermions].mean()),
+        n_boson=n_boson,
+        n_fermion=n_fermion,
+    )
+    return QueryForces(on_queries, on_keys, report)
+
+
 @dataclass(frozen=True)
 class Activation:
     """An activation h = φ(z) in the three forms that are needed.
@@ -154,10 +217,86 @@ def _tanh_pull_back_(grad: Tensor, h: Tensor) -> Tensor:
     return grad
 
 
+def _relu_pull_back_(grad: Tensor, h: Tensor) -> Tensor:
+    return grad.mul_(h > 0)
+
+
 ACTIVATIONS = {
     "half_tanh": Activation("half_tanh", _half_tanh, _half_tanh_, _half_tanh_pull_back_),
     "tanh": Activation("tanh", torch.tanh, torch.tanh_, _tanh_pull_back_),
+    "relu": Activation("relu", torch.relu, torch.relu_, _relu_pull_back_),
 }
+
+
+class LocalLayer(nn.Module):
+    """A layer that learns from the pairs of its own output.
+
+    ``forward`` maps inputs to the output h, ``head`` what of h the pair energy sees, (B, N). Its
+    parameters are frozen: none requires a gradient, but while the layer learns.
+    """
+
+    units: int  # N of the weight decay (λ/2N)|W|²
+
+    def head(self, h: Tensor) -> Tensor:
+        """The representation on which the energy acts: all of h."""
+        return h.flatten(1)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the first weights."""
+        raise NotImplementedError
+
+    def constrain(self) -> None:
+        """Bring the parameters back to where they may be, after the optimiser moved them."""
+
+    @torch.no_grad()
+    def learn_from(
+        self,
+        x: Tensor,
+        labels: Tensor,
+        energy: Energy,
+        *,
+        activity: float = 0.0,
+        perturbed: Tensor | None = None,
+        extra: bool = False,
+        own: bool = False,
+    ) -> PairReport:
+        """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
+
+        x: (B, …). labels: (B,) integers that say which pairs are bosons. perturbed: the same inputs
+        as an adversary or a camera changed them, (B, …); they are the queries then, and x the keys.
+        extra: x are queries too. own: a perturbed input and its own x are a boson pair.
+
+        The forces on the output are in closed form, and the chain rule carries them through this
+        layer only.
+        """
+        size = len(x)
+        check_labels(labels, size)
+        inputs = x if perturbed is None else torch.cat([perturbed, x])
+        parameters = list(self.requires_grad_(True).parameters())
+        try:
+            with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+                heads = [self.head(self(part)) for part in inputs.split(CHUNK)]
+            h = torch.cat([head.detach() for head in heads])
+            same = labels[:, None] == labels
+            others = ~torch.eye(size, dtype=torch.bool, device=x.device)
+            queries, pairs = h[:size], torch.ones_like(others) if own else others
+            if perturbed is None:
+                pairs = others
+            elif extra:
+                queries, same, pairs = h, same.repeat(2, 1), torch.cat([pairs, others])
+            times = 2 if perturbed is None else 1
+            forces = query_forces(queries, h[-size:], same, pairs, energy, times=times)
+            force = torch.zeros_like(h)
+            force[: len(queries)] += forces.on_queries
+            force[-size:] += forces.on_keys
+            if activity:
+                force.add_(h.sign(), alpha=activity / h.numel())
+            gradients = torch.autograd.grad(heads, parameters, force.split(CHUNK))
+        finally:
+            self.requires_grad_(False)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        return forces.report
 
 
 class Dense(nn.Module):
@@ -185,7 +324,7 @@ class Dense(nn.Module):
         return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
 
 
-class LocalDense(Dense):
+class LocalDense(LocalLayer, Dense):
     r"""A layer h = φ(xW + b) that learns from the pairs of its own output.
 
     It minimises, for one batch,
@@ -201,6 +340,7 @@ class LocalDense(Dense):
         self, inputs: int, units: int, *, activation: str = "half_tanh", bias: bool = False
     ) -> None:
         super().__init__(inputs, units, bias=bias)
+        self.units = units
         self.activation = ACTIVATIONS[checks.choice("activation", activation, ACTIVATIONS)]
 
     @torch.no_grad()
@@ -211,27 +351,29 @@ class LocalDense(Dense):
         find their thresholds by chance: see the row without them in :func:`choice` of
         benchmarks/tables.py.
         """
-        super().initialise(generator)
+        Dense.initialise(self, generator)
         if self.bias is not None:
             self.bias.normal_(generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """h = φ(xW + b), shape (B, units)."""
-        return self.activation.apply(super().forward(x))
+        return self.activation.apply(Dense.forward(self, x))
 
     @torch.no_grad()
     def learn_from(
-        self, x: Tensor, labels: Tensor, energy: PairEnergy, *, activity: float = 0.0
+        self, x: Tensor, labels: Tensor, energy: Energy, *, activity: float = 0.0, **queries: Any
     ) -> PairReport:
         """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
 
-        x: (B, inputs). labels: (B,) integers that say which pairs are bosons. Computed in the
-        precision of the weights, under autocast too.
+        As in :meth:`LocalLayer.learn_from`; the paper's energy of the pairs of one batch is done in
+        place, without a tape. Computed in the precision of the weights, under autocast too.
         """
+        if isinstance(energy, FreeEnergy) or queries.get("perturbed") is not None:
+            return super().learn_from(x, labels, energy, activity=activity, **queries)
         if torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):
                 return self.learn_from(x, labels, energy, activity=activity)
-        h = self.activation.apply_(super().forward(x))
+        h = self.activation.apply_(Dense.forward(self, x))
         force, report = pair_force(h, labels, energy)
         if activity:
             force.add_(h.sign(), alpha=activity / h.numel())
@@ -242,50 +384,3 @@ class LocalDense(Dense):
         if self.bias is not None:
             self.bias.grad = delta.sum(0)
         return report
-
-
-class PairLoss(nn.Module):
-    """Mean pair energy of a batch of representations, to train layers of your own with.
-
-    ``PairLoss(energy)(h, labels)``: h (B, …) is flattened to (B, N), distances are means over its N
-    entries; labels (B,) are integers, equal for boson pairs. Detach what enters a layer to keep its
-    learning local. Everything is done by torch, on the device of h and in float64 (float32 on mps,
-    which has no more), whatever the type of h and under autocast too; the loss has the type of h,
-    or float32 if that is coarser. It can be differentiated any number of times, mapped
-    (``torch.func``) and compiled, and holds some ten B×B matrices.
-    """
-
-    def __init__(self, energy: PairEnergy | None = None) -> None:
-        super().__init__()
-        self.energy = energy or PairEnergy()
-
-    def forward(self, h: Tensor, labels: Tensor) -> Tensor:
-        """The scalar loss, mean of E(D²) over all pairs of the batch."""
-        if h.ndim < 2 or not h.is_floating_point() or not h.numel():
-            raise InputError(
-                f"representations must be real numbers of shape (samples, …), got {h.dtype} of "
-                f"shape {tuple(h.shape)}"
-            )
-        labels, size = torch.as_tensor(labels), len(h)
-        check_labels(labels, size)
-        if labels.is_meta and not h.is_meta:
-            raise InputError("the labels are on the device meta, which holds no numbers: give some")
-        labels = labels.to(h.device, torch.int64)
-        d2 = _squared_distances(h.flatten(1))
-        same = labels[:, None] == labels
-        itself = torch.eye(size, dtype=torch.bool, device=h.device)
-        bosons, fermions = (pairs.sum().to(d2.dtype) / 2 for pairs in (same & ~itself, ~same))
-        energies: Tensor = self.energy.energy(d2, same, (bosons, fermions))
-        mean = energies.masked_fill(itself, 0).sum() / max(size * (size - 1), 1)
-        return mean.to(torch.promote_types(h.dtype, torch.float32))
-
-
-def _squared_distances(h: Tensor) -> Tensor:
-    """D² of all pairs, (B, B), in float64: from a Gram matrix small ones lose half their digits."""
-    wide = h.to(torch.float32 if h.device.type == "mps" else torch.float64)
-    wide = wide - wide.mean(0)  # a common offset would cost digits too
-    gram = wide @ wide.T
-    squares = gram.diagonal()
-    d2 = (squares[:, None] + squares - 2 * gram) / h.shape[1]
-    # Rounding may leave it below 0; but it is d2 whose derivatives are those of the distance.
-    return d2 - d2.detach().clamp(max=0)

@@ -31,13 +31,25 @@ class Adam:
     paper's size costs a quarter as much as the update itself. The moments are plain tensors, so a
     checkpoint can keep them as they are. The penalty enters through the gradient, as a part of the
     loss (not decoupled from it).
+
+    cosine: steps over which the rate falls to 0 along half a cosine; 0: it is constant. averaging:
+    decay a of the running mean w̄ ← a w̄ + (1−a) w, with a smaller a in the first steps, that
+    :meth:`finish` puts in place of the weights; 0: they stay what they are.
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], *, learning_rate: float, weight_decay: float = 0.0
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        learning_rate: float,
+        weight_decay: float = 0.0,
+        cosine: int = 0,
+        averaging: float = 0.0,
     ) -> None:
         self.parameters = list(parameters)
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self.cosine, self.averaging = cosine, averaging
+        self.averages = [p.detach().clone() for p in self.parameters] if averaging else []
         self.first_moments = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
         self.second_moments = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
         self.step_counts = [torch.zeros(()) for _ in self.parameters]
@@ -45,6 +57,7 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Move every parameter once."""
+        done = int(self.step_counts[0])
         for count in self.step_counts:
             count += 1
         torch._fused_adam_(
@@ -54,7 +67,7 @@ class Adam:
             self.second_moments,
             [],
             self.step_counts,
-            lr=self.learning_rate,
+            lr=self._rate(done),
             beta1=BETA1,
             beta2=BETA2,
             weight_decay=self.weight_decay,
@@ -62,6 +75,20 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
+        for average, parameter in zip(self.averages, self.parameters, strict=False):
+            average.lerp_(parameter, 1 - min(self.averaging, (1 + done) / (10 + done)))
+
+    def _rate(self, done: int) -> float:
+        """The learning rate after so many steps."""
+        if not self.cosine:
+            return self.learning_rate
+        return self.learning_rate * (1 + math.cos(math.pi * min(done / self.cosine, 1))) / 2
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Put the averages, if there are any, in place of the weights."""
+        for average, parameter in zip(self.averages, self.parameters, strict=False):
+            parameter.copy_(average)
 
     def state(self) -> dict[str, Tensor]:
         """All that the next step depends on besides parameters and gradients."""
@@ -69,6 +96,7 @@ class Adam:
             "first": self.first_moments,
             "second": self.second_moments,
             "count": self.step_counts,
+            "average": self.averages,
         }
         return {f"{kind}.{i}": t for kind, tensors in kinds.items() for i, t in enumerate(tensors)}
 
@@ -91,6 +119,9 @@ class Stage(Protocol):
 
     def end_epoch(self) -> Mapping[str, float]:
         """Returns what to record of this epoch."""
+
+    def finish(self) -> None:
+        """Called after the last epoch, also of a stage that a checkpoint had finished."""
 
 
 class Ending(NamedTuple):
@@ -183,6 +214,7 @@ def train_stages(
                         )
                     if stop:
                         return Ending(complete=False, pressed=True)
+            stage.finish()
         return Ending(complete=True, pressed=pressed())
 
 

@@ -1,6 +1,7 @@
 """The network: a frozen stack of local layers and a linear readout, as one torch module."""
 
 import hashlib
+import math
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,10 @@ from fermibose.files import (
     seal,
     write_json,
 )
-from fermibose.machine.local_rule import ACTIVATIONS, Dense, LocalDense
+from fermibose.machine.convolution import Hidden, hidden_of, plain_hidden
+from fermibose.machine.inputs import image_shape_of
+from fermibose.machine.local_rule import ACTIVATIONS, Dense, LocalDense, LocalLayer
+from fermibose.machine.readouts import KernelReadout
 from fermibose.machine.stored import check_numbers, check_shapes
 
 _FOLDER = "give the folder that FermiBoseNet.save or `fbm train` wrote"
@@ -40,6 +44,9 @@ DIGITS = 16  # of the sha256 in the name of weights set aside while new ones are
 class FermiBoseNet(nn.Module):
     r"""Logits of the classes: x → φ(xW₁) → … → h → h·readout.
 
+    hidden: widths of dense layers, :class:`Conv` and :class:`Pointwise`, in any order that fits;
+    convolutions need ``image_shape``. kernel: (components, centres) of a readout by kernel ridge.
+
     The weights are frozen (no parameter requires a gradient), the net is in evaluation mode, and
     the map is differentiable in x, so any attack library can use it. Inputs of any shape (B, …) are
     flattened. If the training inputs were rescaled the net carries the rescaling
@@ -52,12 +59,14 @@ class FermiBoseNet(nn.Module):
     def __init__(
         self,
         inputs: int,
-        hidden: Sequence[int],
+        hidden: Sequence[Hidden],
         outputs: int,
         *,
+        image_shape: Sequence[int] | None = None,
         activation: str = "half_tanh",
         bias: bool = False,
         readout_bias: bool = False,
+        kernel: Sequence[int] | None = None,
         rescaled: bool = False,
         classes: Sequence[Any] | None = None,
         info: dict[str, Any] | None = None,
@@ -67,27 +76,45 @@ class FermiBoseNet(nn.Module):
         outputs = checks.whole("outputs", outputs, least=1)
         if len(hidden) > DEEPEST:
             raise InputError(f"a net has at most {DEEPEST} hidden layers, got {len(hidden)}")
-        hidden = [checks.whole("a width in hidden", units, least=1) for units in hidden]
+        hidden = [hidden_of(layer) for layer in hidden]
         activation = checks.choice("activation", activation, ACTIVATIONS)
         bias, readout_bias = checks.flag("bias", bias), checks.flag("readout_bias", readout_bias)
         rescaled = checks.flag("rescaled", rescaled)
-        widths = [inputs, *hidden]
-        self.layers = nn.ModuleList(
-            LocalDense(width, units, activation=activation, bias=bias)
-            for width, units in zip(widths, hidden, strict=False)
-        )
-        self.readout = Dense(widths[-1], outputs, bias=readout_bias)
+        shape: tuple[int, ...] = (inputs,) if image_shape is None else image_shape_of(image_shape)
+        if math.prod(shape) != inputs:
+            raise InputError(
+                f"inputs have {inputs} features, but images of shape {shape} have "
+                f"{math.prod(shape)}; set image_shape"
+            )
+        layers: list[LocalLayer] = []
+        for layer in hidden:
+            if isinstance(layer, int):
+                dense = LocalDense(math.prod(shape), layer, activation=activation, bias=bias)
+                layers, shape = [*layers, dense], (layer,)
+            else:
+                layers.append(layer.build(shape))
+                shape = getattr(layers[-1], "output_shape", shape)
+        self.layers = nn.ModuleList(layers)
+        self.readout: Dense | KernelReadout
+        if kernel is None:
+            self.readout = Dense(math.prod(shape), outputs, bias=readout_bias)
+        else:
+            components, centres = (checks.whole("a size of the kernel", n, least=1) for n in kernel)
+            kernel = [min(components, math.prod(shape)), centres]
+            self.readout = KernelReadout(math.prod(shape), outputs, *kernel)
         self.register_buffer(
             "offset", torch.zeros(inputs, dtype=torch.float64) if rescaled else None
         )
         self.register_buffer("gain", torch.ones(inputs, dtype=torch.float64) if rescaled else None)
         self.config: dict[str, Any] = {
             "inputs": inputs,
-            "hidden": hidden,
+            "hidden": [plain_hidden(layer) for layer in hidden],
             "outputs": outputs,
+            "image_shape": None if image_shape is None else list(image_shape_of(image_shape)),
             "activation": activation,
             "bias": bias,
             "readout_bias": readout_bias,
+            "kernel": kernel,
             "rescaled": rescaled,
             "classes": list(range(outputs)) if classes is None else _plain(classes),
         }
@@ -102,9 +129,9 @@ class FermiBoseNet(nn.Module):
             layer.initialise(generator)
 
     @property
-    def local_layers(self) -> list[LocalDense]:
+    def local_layers(self) -> list[LocalLayer]:
         """The hidden layers, first to last."""
-        return [layer for layer in self.layers if isinstance(layer, LocalDense)]
+        return [layer for layer in self.layers if isinstance(layer, LocalLayer)]
 
     def take_raw_inputs(self, offset: Tensor, gain: Tensor) -> None:
         """From now on map inputs x → (x − offset)·gain first, as the training data were."""
@@ -124,8 +151,8 @@ class FermiBoseNet(nn.Module):
             h = (h - self.offset) * self.gain
         h = h.to(self.readout.weight.dtype)
         for layer in self.local_layers[:depth]:
-            h = layer(h)
-        return h
+            h = layer(h.flatten(1) if isinstance(layer, LocalDense) else h)
+        return h.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, (B, outputs)."""
@@ -218,7 +245,7 @@ def _check_weights(tensors: Mapping[str, Tensor]) -> None:
 
 def _check_depth(hidden: Any, tensors: Mapping[str, Tensor]) -> None:
     """ValueError unless there is a weight for each layer; making many layers takes its time."""
-    found = sum(name.startswith("layers.") and name.endswith(".weight") for name in tensors)
+    found = len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
     if not isinstance(hidden, list) or len(hidden) != found:
         raise ValueError(f"there are {found} hidden layers, but hidden is {checks.shown(hidden)}")
 

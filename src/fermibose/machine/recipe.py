@@ -13,10 +13,15 @@ from torch import Tensor
 from fermibose import __version__, checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine.local_rule import ACTIVATIONS
+from fermibose.machine.adversary import LocalAdversary
+from fermibose.machine.convolution import Conv, Hidden, Pointwise, hidden_of, plain_hidden
+from fermibose.machine.inputs import Sides, image_shape_of
+from fermibose.machine.local_rule import ACTIVATIONS, Energy
 from fermibose.machine.pairing import ByLabel, Pairing
+from fermibose.machine.readouts import KernelRidge
 
-ReadoutKind = Literal["cross_entropy", "ridge"]
+ReadoutKind = Literal["cross_entropy", "ridge", "prototype"]
+Schedule = Literal["constant", "cosine"]
 _CONSTANTS = (bool, int, float, str, bytes, type(None))
 
 
@@ -28,17 +33,21 @@ class Recipe:
     is the choice of this package.
     """
 
-    hidden: tuple[int, ...] = (1000,)  # units of each hidden layer, first to last
-    energy: PairEnergy = dataclasses.field(default_factory=PairEnergy)
+    hidden: tuple[Hidden, ...] = (1000,)  # units of each hidden layer, or what else it is
+    energy: Energy = dataclasses.field(default_factory=PairEnergy)
     pairing: Pairing = dataclasses.field(default_factory=ByLabel)
-    activation: str = "half_tanh"  # (1 + tanh z)/2, or "tanh"
-    bias: bool = False  # of the hidden layers
+    image_shape: Sides | None = None  # convolutions need it
+    adversary: LocalAdversary | None = None  # perturbs the inputs while a hidden layer learns
+    activation: str = "half_tanh"  # of dense layers: (1 + tanh z)/2, or "tanh", "relu"
+    bias: bool = False  # of dense hidden layers
     epochs: int = 100  # per hidden layer
-    batch_size: int = 50
+    batch_size: int = 50  # all samples at once if there are no more
     learning_rate: float = 0.01  # Adam, hidden layers
+    schedule: Schedule = "constant"  # "cosine": the rate falls to 0 along half a cosine
+    averaging: float = 0.0  # decay of a running mean of the hidden weights; 0: the last ones
     weight_decay: float = 0.01  # λ of (λ/2N)|W|², N units
     activity: float = 0.0  # μ of the activity penalty μ⟨|h|⟩
-    readout: ReadoutKind = "cross_entropy"
+    readout: ReadoutKind | KernelRidge = "cross_entropy"
     readout_epochs: int = 100
     readout_learning_rate: float = 0.001  # Adam, readout
     ridge: float = 0.01  # penalty of the closed-form readout, (1/n)Σ|Vh−t|² + ridge·|V|²
@@ -47,22 +56,29 @@ class Recipe:
 
     def __post_init__(self) -> None:
         widths = self.hidden if isinstance(self.hidden, (tuple, list)) else ()
-        if not widths or not all(checks.is_whole(units, 1) for units in widths):
+        if not widths or not all(
+            checks.is_whole(layer, 1) or hasattr(layer, "build") for layer in widths
+        ):
             raise InputError(
                 f"hidden must be a tuple of at least one width, like (1000,), got "
                 f"{checks.shown(self.hidden)}"
             )
-        if not isinstance(self.energy, PairEnergy):
+        if not isinstance(self.energy, Energy):
             raise InputError(
-                f"energy must be a PairEnergy, like PairEnergy(0.4), got {self.energy!r}"
+                f"energy must be a PairEnergy, like PairEnergy(0.4), or a FreeEnergy, got "
+                f"{self.energy!r}"
             )
+        if not isinstance(self.adversary, LocalAdversary | None):
+            raise InputError(f"adversary must be a LocalAdversary or None, got {self.adversary!r}")
         if isinstance(self.pairing, type) or not callable(getattr(self.pairing, "views", None)):
             raise InputError(
                 f"pairing must be ByLabel(), SelfSupervised() or the like, got {self.pairing!r}"
             )
         plain: dict[str, Any] = {
-            "hidden": tuple(int(units) for units in widths),
+            "hidden": tuple(hidden_of(layer) for layer in widths),
+            "image_shape": None if self.image_shape is None else image_shape_of(self.image_shape),
             "bias": checks.flag("bias", self.bias),
+            "averaging": checks.number("averaging", self.averaging, least=0, below=1),
         }
         least = {"epochs": 0, "batch_size": 2, "readout_epochs": 0, "seed": 0, "threads": 1}
         for name, bound in least.items():  # one sample makes no pair
@@ -73,7 +89,9 @@ class Recipe:
             plain[name] = checks.number(name, getattr(self, name), least=0)
         for name, value in plain.items():  # torch does not take every number of NumPy's
             object.__setattr__(self, name, value)
-        checks.choice("readout", self.readout, get_args(ReadoutKind))
+        if not isinstance(self.readout, KernelRidge):
+            checks.choice("readout", self.readout, get_args(ReadoutKind))
+        checks.choice("schedule", self.schedule, get_args(Schedule))
         checks.choice("activation", self.activation, ACTIVATIONS)
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,6 +104,8 @@ class Recipe:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, (Conv, Pointwise)):
+        return plain_hidden(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return fields if isinstance(value, PairEnergy) else {"kind": type(value).__name__} | fields

@@ -2,10 +2,11 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,18 @@ from fermibose import __version__
 from fermibose.compute import Interrupted
 from fermibose.errors import InputError
 from fermibose.machine.checkpoint import Checkpoint, Records
+from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.inputs import Examples, SplitInputs, count_classes, training_examples
-from fermibose.machine.local_rule import Dense
+from fermibose.machine.local_rule import CHUNK, Dense, LocalDense
 from fermibose.machine.loop import Adam, Ending, Stage, compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
+from fermibose.machine.pairing import Augmented, Transform, transformed
+from fermibose.machine.readouts import (
+    KernelReadout,
+    KernelRidge,
+    solve_prototypes,
+    solve_ridge,
+)
 from fermibose.machine.recipe import Recipe, fingerprint
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
@@ -49,7 +58,7 @@ class Training:
     interrupted: bool = False  # Ctrl-C ended it before the last epoch
 
 
-class LocalLayer:
+class LayerStage:
     """Stage that trains one hidden layer on the pairs of its own output."""
 
     def __init__(
@@ -65,33 +74,45 @@ class LocalLayer:
         self.epochs, self.samples = recipe.epochs, len(x)
         self.layer = net.local_layers[number]
         self.recipe, self.generator, self.y = recipe, generator, y
-        # What the frozen layers below make of the inputs is fixed, unless inputs are transformed.
+        # What the frozen layers below make of the inputs is fixed, unless inputs are changed.
+        changed = recipe.pairing.transforms_inputs or recipe.adversary is not None
         self.below: Callable[[Tensor], Tensor] | None = None
         with torch.no_grad():
-            self.x = x if recipe.pairing.transforms_inputs else net.represent(x, number)
-        if recipe.pairing.transforms_inputs and number > 0:
+            self.x = x if changed else net.represent(x, number)
+        if changed and number > 0:
             self.below = partial(net.represent, depth=number)
         self.split = None
-        if not recipe.pairing.transforms_inputs:
+        if not changed and isinstance(self.layer, LocalDense):
             self.split = SplitInputs.of(self.layer, self.x)
         if self.split is not None:
             self.x = self.x[:, self.split.live].contiguous()
+        steps = recipe.epochs * -(-len(x) // recipe.batch_size)
         self.optimiser = Adam(
             self.split.parameters() if self.split else self.layer.parameters(),
             learning_rate=recipe.learning_rate,
-            weight_decay=recipe.weight_decay / recipe.hidden[number],
+            weight_decay=recipe.weight_decay / self.layer.units,
+            cosine=steps if recipe.schedule == "cosine" else 0,
+            averaging=recipe.averaging,
         )
 
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the pairs of the samples ``index``."""
-        x, labels = self.recipe.pairing.views(
+        recipe = self.recipe
+        x, labels = recipe.pairing.views(
             self.x.index_select(0, index), self.y.index_select(0, index), self.generator
         )
-        if self.below is not None:
-            x = self.below(x)
         layer = self.split.learner if self.split else self.layer
-        report = layer.learn_from(x, labels, self.recipe.energy, activity=self.recipe.activity)
+        queries: dict[str, Any] = {}
+        if recipe.adversary is not None:
+            perturbed = recipe.adversary.perturb(
+                self._head, x, labels, recipe.energy, self.generator
+            )
+            queries = {"perturbed": self._below(perturbed)} | recipe.adversary.roles
+        report = layer.learn_from(
+            self._below(x), labels, recipe.energy, activity=recipe.activity, **queries
+        )
         self.optimiser.step()
+        layer.constrain()
         return {
             "boson_distance": report.boson_distance,
             "fermion_distance": report.fermion_distance,
@@ -99,11 +120,24 @@ class LocalLayer:
             "boson_share": report.boson_share,
         }
 
+    def _below(self, x: Tensor) -> Tensor:
+        """What reaches the layer of such inputs."""
+        return x if self.below is None else self.below(x)
+
+    def _head(self, x: Tensor) -> Tensor:
+        """What its energy sees of them."""
+        return self.layer.head(self.layer(self._below(x)))
+
     def end_epoch(self) -> Mapping[str, float]:
         """Nothing beyond the records of the mini-batches; the net's own weights are up to date."""
-        if self.split:
+        if self.split and isinstance(self.layer, LocalDense):
             self.split.join(self.layer)
         return {}
+
+    def finish(self) -> None:
+        """The averaged weights, if asked for, take the place of the last ones."""
+        self.optimiser.finish()
+        self.end_epoch()
 
 
 class CrossEntropyReadout:
@@ -117,22 +151,33 @@ class CrossEntropyReadout:
 
     def __init__(
         self,
-        readout: Dense,
-        h: Tensor,
+        net: FermiBoseNet,
+        x: Tensor,
         y: Tensor,
         recipe: Recipe,
+        generator: torch.Generator,
         *,
         test: Examples | None = None,
     ) -> None:
-        self.readout, self.h, self.y, self.test = readout, h, y, test
-        self.epochs, self.samples = recipe.readout_epochs, len(h)
-        readout.weight.grad = torch.zeros_like(readout.weight)
-        self.optimiser = Adam([readout.weight], learning_rate=recipe.readout_learning_rate)
+        assert isinstance(net.readout, Dense)
+        self.net, self.readout, self.x, self.y = net, net.readout, x, y
+        self.h = net.represent(x)
+        self.test = (net.represent(test[0]), test[1]) if test is not None else None
+        self.generator = generator
+        # Labels are augmented with their inputs; pairs without labels say nothing about classes.
+        self.transforms = transforms_of(recipe)
+        self.epochs, self.samples = recipe.readout_epochs, len(x)
+        self.readout.weight.grad = torch.zeros_like(self.readout.weight)
+        self.optimiser = Adam([self.readout.weight], learning_rate=recipe.readout_learning_rate)
 
     @torch.no_grad()
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the samples ``index``; records nothing per batch."""
-        h, y = self.h[index], self.y[index]
+        y = self.y[index]
+        if self.transforms:
+            h = self.net.represent(transformed(self.x[index], self.transforms, self.generator))
+        else:
+            h = self.h[index]
         residual = self.readout(h).softmax(1)
         residual[torch.arange(len(y)), y] -= 1
         torch.mm(h.T, residual.div_(len(y)), out=self.readout.weight.grad)
@@ -142,6 +187,9 @@ class CrossEntropyReadout:
     def end_epoch(self) -> Mapping[str, float]:
         """Loss and accuracy on the training set, and accuracy on the test set if there is one."""
         return scores(self.readout, (self.h, self.y), self.test)
+
+    def finish(self) -> None:
+        """Nothing is left to do."""
 
 
 def train(
@@ -177,11 +225,13 @@ def train(
     if checkpoint is not None:
         keeper = Checkpoint(checkpoint, fingerprint(recipe, inputs, labels, *(test_examples or ())))
     stages: list[Callable[[], Stage]] = [
-        partial(LocalLayer, net, number, inputs, labels, recipe, generator)
+        partial(LayerStage, net, number, inputs, labels, recipe, generator)
         for number in range(len(recipe.hidden))
     ]
     if recipe.readout == "cross_entropy":
-        stages.append(partial(_readout_stage, net, inputs, labels, recipe, test_examples))
+        stages.append(
+            partial(CrossEntropyReadout, net, inputs, labels, recipe, generator, test=test_examples)
+        )
     records: Records = {}
     with compute_settings(recipe.threads), torch.no_grad():
         ending = train_stages(
@@ -193,8 +243,8 @@ def train(
             checkpoint=keeper,
             show=show,
         )
-        if recipe.readout == "ridge" or (not ending.complete and "readout" not in records):
-            solve_ridge(net.readout, net.represent(inputs), labels, ridge=recipe.ridge)
+        if recipe.readout != "cross_entropy" or (not ending.complete and "readout" not in records):
+            solve_readout(net, inputs, labels, recipe, generator)
             final = scores(net, (inputs, labels), test_examples)
             records["readout"] = {name: [value] for name, value in final.items()}
     if ending.complete:
@@ -208,6 +258,8 @@ def _warn_of_collapse(records: Records, recipe: Recipe, x: Tensor) -> None:
     The last epoch is measured by d_F, or by the first mini-batch if nothing repels.
     """
     energy, epoch = recipe.energy, -(-len(x) // recipe.batch_size)
+    if isinstance(energy, FreeEnergy):  # has no scale to collapse to
+        return
     for number in range(1, len(recipe.hidden) + 1):
         found = records.get(f"layer {number}", {"fermion_distance": [], "boson_distance": []})
         fermion, boson = found["fermion_distance"], found["boson_distance"]
@@ -235,24 +287,43 @@ def _mean(values: list[float]) -> float:
     return math.fsum(finite) / len(finite) if finite else math.nan
 
 
-def _readout_stage(
-    net: FermiBoseNet, x: Tensor, y: Tensor, recipe: Recipe, test: Examples | None
-) -> CrossEntropyReadout:
-    test_h = (net.represent(test[0]), test[1]) if test is not None else None
-    return CrossEntropyReadout(net.readout, net.represent(x), y, recipe, test=test_h)
+def transforms_of(recipe: Recipe) -> Sequence[Transform]:
+    """The transformations under which an input keeps its class."""
+    return recipe.pairing.transforms if isinstance(recipe.pairing, Augmented) else ()
+
+
+def solve_readout(
+    net: FermiBoseNet, x: Tensor, y: Tensor, recipe: Recipe, generator: torch.Generator
+) -> None:
+    """Set the readout in closed form."""
+    if isinstance(net.readout, KernelReadout):
+        assert isinstance(recipe.readout, KernelRidge)
+        transforms = transforms_of(recipe)
+        copies = recipe.readout.copies if transforms else 0
+        keys = [x, *(transformed(x, transforms, generator) for _ in range(copies))]
+        h = torch.cat([net.represent(part) for key in keys for part in key.split(CHUNK)])
+        net.readout.solve(h, y.repeat(len(keys)), recipe.readout, generator)
+    elif recipe.readout == "prototype":
+        solve_prototypes(net.readout, net.represent(x), y)
+    else:
+        solve_ridge(net.readout, net.represent(x), y, ridge=recipe.ridge)
 
 
 def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.Generator]:
     """A net of the recipe's shape with its first weights, and the generator that goes on."""
-    outputs = count_classes(y)
+    outputs, kernel = count_classes(y), None
+    if isinstance(recipe.readout, KernelRidge):
+        kernel = recipe.readout.sizes(len(x), augmented=bool(transforms_of(recipe)))
     try:
         net = FermiBoseNet(
             x.shape[1],
             recipe.hidden,
             outputs,
+            image_shape=recipe.image_shape,
             activation=recipe.activation,
             bias=recipe.bias,
-            readout_bias=recipe.readout == "ridge",
+            readout_bias=recipe.readout in ("ridge", "prototype"),
+            kernel=kernel,
             info={"fermibose": __version__, "torch": torch.__version__, "recipe": recipe.as_dict()},
         )
     except RuntimeError as error:  # of torch's allocator
@@ -262,31 +333,6 @@ def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.G
     generator = torch.Generator().manual_seed(recipe.seed)
     net.initialise(generator)
     return net, generator
-
-
-@torch.no_grad()
-def solve_ridge(readout: Dense, h: Tensor, y: Tensor, *, ridge: float) -> None:
-    r"""Set the readout to the minimum of the ridge regression on targets ±1.
-
-    .. math:: \frac1n \sum_i |h_i V + c - t_i|^2 + r |V|^2, \quad t_{ik} = 2\,\mathbb 1[y_i = k] - 1
-
-    Solved in float64 in the smaller of sample space and unit space. The intercept c is free if the
-    readout has a bias, else 0.
-    """
-    n, units = h.shape
-    targets = -torch.ones(n, readout.weight.shape[1], dtype=torch.float64)
-    targets[torch.arange(n), y] = 1
-    h = h.double()
-    if readout.bias is not None:
-        h_mean, t_mean = h.mean(0), targets.mean(0)
-        h, targets = h - h_mean, targets - t_mean
-    if units <= n:
-        weights = torch.linalg.solve(h.T @ h + n * ridge * torch.eye(units).double(), h.T @ targets)
-    else:
-        weights = h.T @ torch.linalg.solve(h @ h.T + n * ridge * torch.eye(n).double(), targets)
-    readout.weight.copy_(weights)
-    if readout.bias is not None:
-        readout.bias.copy_(t_mean - h_mean @ weights)
 
 
 @torch.no_grad()
