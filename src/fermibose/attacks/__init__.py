@@ -15,6 +15,7 @@ from fermibose.attacks.curves import (
     robustness_area,
 )
 from fermibose.attacks.figures import AXIS, draw_accuracy, draw_audit, draw_examples
+from fermibose.attacks.front_end import attack_behind, front_end
 from fermibose.attacks.gradient import (
     Adversary,
     LossName,
@@ -43,6 +44,7 @@ __all__ = [
     "Proof",
     "ThreatModel",
     "accuracy_curve",
+    "attack_behind",
     "audit",
     "auto_attack",
     "certified_radius",
@@ -52,6 +54,7 @@ __all__ = [
     "draw_audit",
     "draw_examples",
     "fgsm",
+    "front_end",
     "gaussian_noise",
     "mean_curve",
     "noisy",

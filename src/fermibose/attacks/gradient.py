@@ -19,7 +19,7 @@ from fermibose.attacks.victim import (
 )
 from fermibose.checks import choice, number, whole
 from fermibose.errors import InputError
-from fermibose.threat import Images, ThreatModel, ball_around
+from fermibose.threat import Ball, Images, ThreatModel, ball_around
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LossName = Literal["cross_entropy", "margin", "mean_squared"]
@@ -158,14 +158,14 @@ def vanishing(gradient: Tensor) -> Tensor:
 class Climbers:
     """The examples of a batch that still climb, and what was found for all of them."""
 
-    def __init__(self, x: Tensor, y: Tensor, threat: ThreatModel) -> None:
+    def __init__(self, x: Tensor, y: Tensor, ball: Ball) -> None:
         self.points = x.clone()  # (B, …) worst point of each example
         self.margins = torch.full_like(y, -torch.inf, dtype=x.dtype)  # max_{k≠y} z_k − z_y there
         self.fooled = torch.zeros_like(y, dtype=torch.bool)
         self.stuck = 0  # examples whose first gradient was exactly 0
         self.undefined = 0  # examples for which the model returned NaN
         self.rows = torch.arange(len(y), device=y.device)  # those that still climb
-        self.labels, self.ball = y, ball_around(x, threat)
+        self.labels, self.ball = y, ball
 
     def retire(self, done: Tensor, point: Tensor, logits: Tensor) -> Tensor:
         """Record the examples ``done`` and take them out; returns which of the others are left."""
@@ -188,13 +188,15 @@ def climb(
     loss: Loss,
     ascent: Ascent,
     generator: torch.Generator,
+    ball: Ball | None = None,
 ) -> Climbers:
     """Climb once from one start of each example: x' ← project(x' + step·ε·steepest(∂loss/∂x')).
 
     Every point on the way is tried: an example that is misclassified anywhere is done with and
-    leaves the batch (unless the ascent says to climb on).
+    leaves the batch (unless the ascent says to climb on). ball: where to stay, if not in the
+    threat's own ball around x.
     """
-    climbers = Climbers(x, y, threat)
+    climbers = Climbers(x, y, ball_around(x, threat) if ball is None else ball)
     point = climbers.ball.random(generator) if ascent.random_start else x
     for step in range(ascent.steps):
         gradient, logits = input_gradient(model, point, climbers.labels, loss)
@@ -214,19 +216,42 @@ def climb(
     return climbers
 
 
-def leap(model: nn.Module, x: Tensor, y: Tensor, threat: ThreatModel, *, loss: Loss) -> Climbers:
+def leap(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    threat: ThreatModel,
+    *,
+    loss: Loss,
+    ball: Ball | None = None,
+) -> Climbers:
     """One leap from each image to the point of its ball at which the linearised loss is largest.
 
     The margin over the nearest rival may have its maximum in the ball where another one wins: of
     linear logits these leaps, one for each rival, find everybody who can be fooled.
     """
-    climbers = Climbers(x, y, threat)
+    climbers = Climbers(x, y, ball_around(x, threat) if ball is None else ball)
     gradient, _ = input_gradient(model, x, y, loss)
     point = climbers.ball.furthest(gradient)
     with torch.no_grad():
         logits = model(point)
     climbers.retire(torch.ones_like(y, dtype=torch.bool), point, logits)
     return climbers
+
+
+def tries_of(
+    ascent: Ascent, classes: int, generator: torch.Generator
+) -> list[Callable[..., Climbers]]:
+    """One climb for every loss and start, and a leap to every rival, as the ascent asks."""
+    tries: list[Callable[..., Climbers]] = []
+    for name in ascent.losses:
+        if name == "targeted":
+            rivals = min(classes - 1, MOST_RIVALS)
+            tries += [partial(leap, loss=towards(rank)) for rank in range(rivals)]
+        else:
+            start = partial(climb, loss=loss_named(name), ascent=ascent, generator=generator)
+            tries += [start] * ascent.restarts
+    return tries
 
 
 def attack_by_gradient(
@@ -243,14 +268,7 @@ def attack_by_gradient(
     generator = seeded(seed, victim.x.device)
     examples, robust = victim.x.clone(), victim.correct.clone()
     worst = torch.full_like(victim.y, -torch.inf, dtype=victim.x.dtype)
-    tries: list[Callable[..., Climbers]] = []
-    for name in ascent.losses:
-        if name == "targeted":
-            rivals = min(victim.classes - 1, MOST_RIVALS)
-            tries += [partial(leap, loss=towards(rank)) for rank in range(rivals)]
-        else:
-            start = partial(climb, loss=loss_named(name), ascent=ascent, generator=generator)
-            tries += [start] * ascent.restarts
+    tries = tries_of(ascent, victim.classes, generator)
     for rows, attempt in victim.rounds(attack, robust, tries, show):
         found = attempt(victim.model, victim.x[rows], victim.y[rows], threat)
         victim.stuck += found.stuck

@@ -149,8 +149,15 @@ class FermiBoseNet(nn.Module):
             )
         if self.gain is not None and self.offset is not None:
             h = (h - self.offset) * self.gain
-        h = h.to(self.readout.weight.dtype)
-        for layer in self.local_layers[:depth]:
+        return self._through(h.to(self.readout.weight.dtype), self.local_layers[:depth])
+
+    def represent_above(self, h: Tensor, depth: int) -> Tensor:
+        """Representation after all hidden layers of what the first ``depth`` have made, (B, …)."""
+        return self._through(h, self.local_layers[depth:])
+
+    @staticmethod
+    def _through(h: Tensor, layers: Sequence[LocalLayer]) -> Tensor:
+        for layer in layers:
             h = layer(h.flatten(1) if isinstance(layer, LocalDense) else h)
         return h.flatten(1)
 

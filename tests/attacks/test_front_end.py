@@ -1,0 +1,100 @@
+"""Attacks behind a front end, against a model whose worst point is known."""
+
+import pytest
+import torch
+from torch import nn
+
+from fermibose.attacks import ThreatModel, attack_behind, front_end, pgd
+from fermibose.attacks.front_end import carry_back
+from fermibose.errors import InputError
+from fermibose.machine import FermiBoseNet, LocalPointwise, Pointwise
+from fermibose.threat import LinfBall
+
+
+def steep(k=40.0, t=0.4):
+    layer = LocalPointwise(steepness=(0.0, 1e4), thresholds=(0.0, 1.0))
+    layer.steepness.fill_(k)
+    layer.threshold.fill_(t)
+    return layer
+
+
+def linear_behind(seed=0, inputs=12):
+    """s(x) → two logits ±(w·s + b): the worst point of the box is a corner known in closed form."""
+    g = torch.Generator().manual_seed(seed)
+    rest = nn.Linear(inputs, 2)
+    with torch.no_grad():
+        w = torch.randn(inputs, generator=g)
+        rest.weight.copy_(torch.stack([w, -w]))
+        rest.bias.zero_()
+    x = torch.rand(400, inputs, generator=g)
+    return rest.double(), w.double(), x.double()
+
+
+@pytest.mark.parametrize("eps", [0.02, 0.1, 0.3])
+def test_it_is_exact_for_a_linear_model_behind_a_steep_threshold(eps):
+    rest, w, x = linear_behind()
+    front = steep().double()
+    score = front(x) @ w
+    y = (score < 0).long()
+    lower, upper = front((x - eps).clamp(0, 1)), front((x + eps).clamp(0, 1))
+    sign = torch.where(y == 0, 1.0, -1.0)[:, None]
+    worst = torch.where(sign * w > 0, lower, upper) @ w  # every term as small as it can be
+    robust = worst * sign[:, 0] > 0
+    found = attack_behind(front, rest, x, y, ThreatModel("linf", eps), show=False)
+    assert torch.equal(found.robust, robust)
+    assert 0 < int(robust.sum()) < 400
+
+
+def test_examples_are_carried_back_into_the_ball_and_fool_the_whole_model():
+    rest, w, x = linear_behind(1)
+    front = steep(25.0).double()
+    y = (front(x) @ w < 0).long()
+    found = attack_behind(front, rest, x, y, ThreatModel("linf", 0.1), show=False)
+    fooled = ~found.robust
+    change = (found.examples - x).abs()
+    assert float(change.max()) <= 0.1 + 1e-9
+    assert 0 <= float(found.examples.min()) <= float(found.examples.max()) <= 1
+    wrong = rest(front(found.examples[fooled])).argmax(1) != y[fooled]
+    assert float(wrong.double().mean()) > 0.98  # but for those that rounding carries back
+
+
+def test_a_plain_attack_is_misled_by_a_step_and_this_one_is_not():
+    """A threshold so steep that its gradient is 0 in float32 nearly everywhere."""
+    rest, _, x = linear_behind(2)
+    front = steep(3000.0)
+    whole = nn.Sequential(front, rest.float())
+    x = x.float()
+    y = whole(x).argmax(1)
+    threat = ThreatModel("linf", 0.1)
+    plain = pgd(whole, x, y, threat, show=False)
+    exact = attack_behind(front, rest, x, y, threat, show=False)
+    assert exact.robust_accuracy < plain.robust_accuracy - 0.1
+
+
+def test_bisection_inverts_a_monotone_function():
+    front = steep(7.0).double()
+    g = torch.Generator().manual_seed(3)
+    x = torch.rand(50, 4, generator=g).double()
+    ball = LinfBall((x - 0.2).clamp(0, 1), (x + 0.2).clamp(0, 1))
+    torch.testing.assert_close(carry_back(front, front(x), ball), x, atol=1e-12, rtol=0)
+
+
+def test_the_front_end_of_a_net_is_found_and_what_is_none_is_refused():
+    net = FermiBoseNet(9, (Pointwise(), 6), 3)
+    net.initialise(torch.Generator().manual_seed(0))
+    front, rest = front_end(net)
+    x = torch.rand(5, 9)
+    torch.testing.assert_close(rest(front(x)), net(x))
+    assert front_end(FermiBoseNet(9, (6,), 3)) is None
+    assert front_end(nn.Linear(9, 3)) is None
+    threat = ThreatModel("linf", 0.1)
+    y = torch.zeros(5, dtype=torch.long)
+
+    class Down(nn.Module):
+        def forward(self, x):
+            return 1 - x
+
+    with pytest.raises(InputError, match="monotone"):
+        attack_behind(Down(), nn.Linear(9, 3), x, y, threat, show=False)
+    with pytest.raises(InputError, match="linf"):
+        attack_behind(front, rest, x, y, ThreatModel("l2", 0.1), show=False)
