@@ -263,7 +263,7 @@ def test_bad_parameters_are_named_in_fit(clusters):
         ({"coupling": "both"}, "coupling"),
         ({"hidden": ()}, "hidden"),
         ({"epochs": 1.5}, "epochs"),
-        ({"d_f": None}, "d_f"),
+        ({"d_f": "soft"}, "d_f"),
         ({"hidden": 50}, "hidden"),
         ({"n_jobs": "2"}, "n_jobs"),
         (

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -27,8 +27,11 @@ from fermibose.errors import InputError
 from fermibose.machine import (
     ByLabel,
     FermiBoseNet,
+    Hidden,
+    KernelRidge,
     Noise,
     Pairing,
+    Preset,
     RangeWarning,
     ReadoutKind,
     Recipe,
@@ -36,8 +39,10 @@ from fermibose.machine import (
     Scaling,
     SelfSupervised,
     Shift,
+    Sides,
     Training,
     Transform,
+    preset,
     rescaling,
     train,
 )
@@ -46,13 +51,10 @@ Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[Any]
 Auto = Literal["auto"]
 BATCH = 4096  # samples evaluated at once, to bound memory
-# What "auto" means: the recipe's defaults, unless features are scaled one by one and pairs made by
-# label. Those of tables are compared with others in choice() of benchmarks/tables.py.
-PICTURES: dict[str, Any] = {
-    "boson_weight": PairEnergy.boson_weight,
-    "weight_decay": Recipe.weight_decay,
-}
-TABLES: dict[str, Any] = {"boson_weight": 0.3, "weight_decay": 0.001}
+# Parameters that make up the pair energy, by the names they have there
+OF_ENERGY = ("d_f", "softness", "boson_weight", "fermion_weight", "coupling")
+GRID = (0.1, 0.2, 0.4, 0.8)  # of d_F, where it is chosen from the data
+HELD_OUT = 0.25  # of the samples, on which it is chosen
 
 
 class FermiBoseEstimator(BaseEstimator):
@@ -66,9 +68,9 @@ class FermiBoseEstimator(BaseEstimator):
         After Ctrl-C this model is not fitted; a copy of it that is, as far as training came, is in
         ``done`` of the :class:`fermibose.compute.Interrupted` that is raised.
         """
-        pairing = settings.setdefault("pairing", ByLabel())
-        scaling = rescaling(x, self.scaling, bounded=pairing.transforms_inputs)
-        recipe = self._recipe(scaling, settings)
+        recipe, scaling = self._recipe(x, settings)
+        if isinstance(self.d_f, str):
+            recipe = self._choose_d_f(scaling(x), y, recipe)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RangeWarning)  # scaling="none" means it
@@ -77,28 +79,63 @@ class FermiBoseEstimator(BaseEstimator):
             raise Interrupted(copy.copy(self)._take(stop.done, scaling, classes)) from None
         return self._take(training, scaling, classes)
 
-    def _recipe(self, scaling: Rescaling, settings: dict[str, Any]) -> Recipe:
-        """The recipe of these parameters, for inputs scaled so."""
-        table = scaling.by_feature and isinstance(settings["pairing"], ByLabel)
-        chosen = (TABLES if table else PICTURES) | {"bias": scaling.by_feature}
-        for name in chosen:
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value == "auto"):
-                chosen[name] = value
-        same = {f.name: getattr(self, f.name) for f in fields(Recipe) if hasattr(self, f.name)}
+    def _recipe(self, x: Floats, settings: dict[str, Any]) -> tuple[Recipe, Rescaling]:
+        """The recipe of these parameters and the scaling of the inputs x that goes with it.
+
+        A parameter that is given is taken, any other is the preset's.
+        """
+        pairing = settings.get("pairing", ByLabel())
+        name, shape = getattr(self, "preset", "auto"), getattr(self, "image_shape", None)
+        scaling = rescaling(
+            x, self.scaling, bounded=pairing.transforms_inputs, picture=shape is not None
+        )
+        if name == "auto":
+            table = scaling.by_feature and isinstance(pairing, ByLabel)
+            name = "table" if table else "paper"
+        chosen = preset(name, shape=shape, bounded=not scaling.by_feature)
+        chosen.setdefault("bias", scaling.by_feature)
+        given = {key: value for key, value in self.get_params().items() if not _left(value)}
+        energy = chosen.pop("energy", PairEnergy())
+        named = {key: given[key] for key in OF_ENERGY if key in given}
+        known = {field.name for field in fields(energy)}
+        if unknown := [key for key in named if key not in known]:
+            raise InputError(
+                f"{unknown[0]} belongs to the hinge of the pair energy, but preset {name!r} has a "
+                "free energy, without a target distance: leave it out, or take another preset"
+            )
+        same = {field.name: given[field.name] for field in fields(Recipe) if field.name in given}
+        if isinstance(given.get("hidden"), Sequence):
+            same["hidden"] = tuple(given["hidden"])
         others = {
-            "hidden": tuple(self.hidden) if isinstance(self.hidden, Sequence) else self.hidden,
-            "energy": PairEnergy(
-                self.d_f,
-                self.softness,
-                chosen.pop("boson_weight"),
-                self.fermion_weight,
-                self.coupling,
-            ),
+            "energy": replace(energy, **named),
             "seed": int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
             "threads": _threads(self.n_jobs),
         }
-        return Recipe(**same | chosen | others | settings)
+        self.preset_ = name
+        return Recipe(**chosen | same | others | settings), scaling
+
+    def _choose_d_f(self, x: Floats, y: npt.NDArray[np.int64], recipe: Recipe) -> Recipe:
+        """The recipe with the d_F that classifies best a part of the samples held out for that.
+
+        Of equals the one nearest to the default is taken. All others than d_F are as they are.
+        """
+        checks.choice("d_f", self.d_f, ("auto",))
+        if not isinstance(recipe.energy, PairEnergy):
+            raise InputError(f"preset {self.preset_!r} has no d_f to choose: leave it out")
+        rows = np.random.default_rng(recipe.seed).permutation(len(x))
+        held = rows[: max(1, round(HELD_OUT * len(x)))]
+        rest = rows[len(held) :]
+        scores = {}
+        for d_f in GRID:
+            tried = replace(recipe, energy=replace(recipe.energy, d_f=d_f))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of values that are not taken
+                net = train(x[rest], y[rest], tried, show=None if self.verbose else False).net
+            with torch.no_grad():
+                answers = net(torch.tensor(x[held], dtype=torch.float32)).argmax(1).numpy()
+            scores[d_f] = float((answers == y[held]).mean())
+        self.d_f_ = max(GRID, key=lambda d_f: (scores[d_f], -abs(d_f - PairEnergy.d_f)))
+        return replace(recipe, energy=replace(recipe.energy, d_f=self.d_f_))
 
     def _take(self, training: Training, scaling: Rescaling, classes: Labels | None) -> Self:
         """Be fitted with what was trained."""
@@ -129,39 +166,49 @@ class FermiBoseEstimator(BaseEstimator):
 
 
 class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
-    """Fermi-Bose machine: hidden layers trained locally on pairs, then a linear readout.
+    """Fermi-Bose machine: hidden layers trained locally on pairs, then a readout.
 
     Pictures (see ``scaling``) get the settings of the paper's digits, anything else is a table: its
-    features are standardised inside the model, which takes raw inputs, and parameters that are
-    "auto" get values chosen for tables.
+    features are standardised inside the model, which takes raw inputs. ``preset`` changes that as a
+    whole; parameters that are "auto" are the preset's, any other takes its place.
 
     Parameters
     ----------
-    hidden : tuple of int, default=(1000,)
-        Units of each hidden layer, first to last.
-    d_f : float, default=0.4
-        Target squared distance of fermion pairs (mean over units, so at most 1 makes sense).
-    coupling : {"labelled", "averaged"}, default="labelled"
-        The loss as printed, or the one the published figures were made with.
-    epochs : int, default=100
-        Passes over the data for each hidden layer.
-    batch_size : int, default=50
-        Samples in a mini-batch; all their pairs are used.
-    learning_rate : float, default=0.01
-        Of Adam, for the hidden layers.
+    hidden : tuple, default="auto"
+        Units of each hidden layer, first to last, or ``Conv`` and ``Pointwise`` of
+        :mod:`fermibose.machine`. (1000,) in most presets.
+    d_f : float, "auto" or None, default=None
+        Target squared distance of fermion pairs (mean over units, so at most 1 makes sense). None
+        is the preset's, 0.4; "auto" tries 0.1, 0.2, 0.4 and 0.8, holding a quarter of the samples
+        out, and takes the most accurate (``d_f_``).
+    coupling : {"labelled", "averaged"}, default="auto"
+        The loss as printed ("auto"), or the one the published figures were made with.
+    epochs : int, default="auto"
+        Passes over the data for each hidden layer; 100 in the paper.
+    batch_size : int, default="auto"
+        Samples in a mini-batch; all their pairs are used. 50 in the paper.
+    learning_rate : float, default="auto"
+        Of Adam, for the hidden layers; 0.01 in the paper.
     weight_decay : float or "auto", default="auto"
         λ of the penalty (λ/2N)|W|² on each hidden layer of N units. "auto": 0.01 for pictures,
         0.001 for tables, which need larger weights for the same distances.
-    readout : {"cross_entropy", "ridge"}, default="cross_entropy"
+    readout : {"cross_entropy", "ridge", "prototype"} or KernelRidge, default="auto"
         How the readout is trained. Only "cross_entropy" offers ``predict_proba``.
+    preset : {"paper", "table", "robust", "accurate"}, default="auto"
+        Settings that were measured together. "auto" is "paper" for pictures and "table" for tables.
+        "robust" and "accurate" are for few labels: convolutions on augmented images if
+        ``image_shape`` is given, else a dense layer; a free energy of pairs; kernel ridge. "robust"
+        learns against a local adversary.
+    image_shape : (rows, columns) or (channels, rows, columns), default=None
+        Shape of the images that the features flatten, if they are images.
     readout_epochs : int, default=100
         Passes over the data for the cross-entropy readout.
     readout_learning_rate : float, default=0.001
         Of Adam, for the cross-entropy readout.
     ridge : float, default=0.01
         Penalty of the ridge readout: (1/n)Σ|Vh−t|² + ridge·|V|².
-    activation : {"half_tanh", "tanh"}, default="half_tanh"
-        (1 + tanh z)/2 as in the paper, or tanh z.
+    activation : {"half_tanh", "tanh", "relu"}, default="auto"
+        Of dense layers: (1 + tanh z)/2 as in the paper ("auto"), tanh z, or max(z, 0).
     scaling : {"auto", "none", "global", "standard", "per_feature"}, default="auto"
         "none" uses the inputs as they are, "global" divides them by the largest absolute entry,
         "standard" takes each feature to mean 0 and standard deviation 1, "per_feature" from its
@@ -173,13 +220,13 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
     bias : bool or "auto", default="auto"
         Whether hidden units have a bias. "auto": only if features are scaled one by one, for then
         their zero means nothing; pictures get the paper's units, which have none.
-    softness : float, default=0.0
-        a of the smooth hinge (x + √(x²+a))/2; 0 is the hard hinge.
+    softness : float, default="auto"
+        a of the smooth hinge (x + √(x²+a))/2; 0, the hard hinge, if not given.
     boson_weight : float or "auto", default="auto"
         Weight of boson pairs. "auto": 1 for pictures, 0.3 for tables, where a class may be curved
         (circles, moons) and most pairs are boson pairs if one class is frequent.
-    fermion_weight : float, default=1.0
-        Weight of fermion pairs.
+    fermion_weight : float, default="auto"
+        Weight of fermion pairs; 1 if not given.
     activity : float, default=0.0
         Penalty on the mean activity ⟨|h|⟩.
     random_state : int, RandomState or None, default=None
@@ -197,6 +244,10 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         ``"layer 1"`` … : boson_distance, fermion_distance, energy and boson_share (boson pairs per
         pair) for each mini-batch;
         ``"readout"``: loss and train_accuracy for each epoch.
+    preset_ : str
+        The preset whose settings were used.
+    d_f_ : float
+        What d_f="auto" chose.
     scaling_ : str
         What was done with the inputs: "none", "global", "standard" or "per_feature". With
         "standard" and "per_feature" parameters that are "auto" are those of tables.
@@ -208,25 +259,27 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
 
     def __init__(
         self,
-        hidden: tuple[int, ...] = (1000,),
-        d_f: float = 0.4,
-        coupling: Coupling = "labelled",
-        epochs: int = 100,
-        batch_size: int = 50,
-        learning_rate: float = 0.01,
+        hidden: tuple[Hidden, ...] | Auto = "auto",
+        d_f: float | Auto | None = None,
+        coupling: Coupling | Auto = "auto",
+        epochs: int | Auto = "auto",
+        batch_size: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
         weight_decay: float | Auto = "auto",
-        readout: ReadoutKind = "cross_entropy",
+        readout: ReadoutKind | KernelRidge | Auto = "auto",
         random_state: int | np.random.RandomState | None = None,
         *,
+        preset: Preset | Auto = "auto",
+        image_shape: Sides | None = None,
         readout_epochs: int = 100,
         readout_learning_rate: float = 0.001,
         ridge: float = 0.01,
-        activation: str = "half_tanh",
+        activation: str = "auto",
         scaling: Scaling = "auto",
         bias: bool | Auto = "auto",
-        softness: float = 0.0,
+        softness: float | Auto = "auto",
         boson_weight: float | Auto = "auto",
-        fermion_weight: float = 1.0,
+        fermion_weight: float | Auto = "auto",
         activity: float = 0.0,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -240,6 +293,8 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         self.weight_decay = weight_decay
         self.readout = readout
         self.random_state = random_state
+        self.preset = preset
+        self.image_shape = image_shape
         self.readout_epochs = readout_epochs
         self.readout_learning_rate = readout_learning_rate
         self.ridge = ridge
@@ -270,10 +325,16 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         logits = self._evaluate(X, hidden=False)
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
-    @available_if(lambda self: self.readout == "cross_entropy")  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self._has_softmax())  # type: ignore[untyped-decorator]
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """Softmax of the logits, (samples, classes)."""
         return torch.from_numpy(self._evaluate(X, hidden=False)).softmax(1).numpy()
+
+    def _has_softmax(self) -> bool:
+        """Whether the logits are those of a cross-entropy."""
+        if _left(self.readout):
+            return self.preset not in ("robust", "accurate")
+        return bool(self.readout == "cross_entropy")
 
     def predict(self, X: npt.ArrayLike) -> Labels:
         """The most likely label of each sample."""
@@ -315,25 +376,25 @@ activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_j
 
     def __init__(
         self,
-        hidden: tuple[int, ...] = (1000,),
-        d_f: float = 0.4,
-        coupling: Coupling = "labelled",
-        epochs: int = 100,
-        batch_size: int = 50,
-        learning_rate: float = 0.01,
+        hidden: tuple[Hidden, ...] | Auto = "auto",
+        d_f: float | Auto | None = None,
+        coupling: Coupling | Auto = "auto",
+        epochs: int | Auto = "auto",
+        batch_size: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
         weight_decay: float | Auto = "auto",
         random_state: int | np.random.RandomState | None = None,
         *,
         pairing: str = "auto",
         noise: float = 0.2,
         shift: int = 2,
-        image_shape: tuple[int, int] | None = None,
-        activation: str = "half_tanh",
+        image_shape: Sides | None = None,
+        activation: str = "auto",
         scaling: Scaling = "auto",
         bias: bool | Auto = "auto",
-        softness: float = 0.0,
+        softness: float | Auto = "auto",
         boson_weight: float | Auto = "auto",
-        fermion_weight: float = 1.0,
+        fermion_weight: float | Auto = "auto",
         activity: float = 0.0,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -382,7 +443,7 @@ activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_j
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.net_.config["hidden"][-1])
+        return int(self.net_.readout.weight.shape[0])
 
     def _self_supervised(self) -> Pairing:
         transforms: list[Transform] = [Noise(self.noise)]
@@ -403,3 +464,8 @@ def _threads(n_jobs: Any) -> int:
     if not checks.is_whole(n_jobs) or n_jobs == 0:
         raise InputError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}")
     return int(n_jobs) if n_jobs > 0 else max(torch.get_num_threads() + 1 + int(n_jobs), 1)
+
+
+def _left(value: Any) -> bool:
+    """Whether a parameter is left to the preset."""
+    return value is None or (isinstance(value, str) and value == "auto")

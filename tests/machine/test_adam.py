@@ -75,3 +75,18 @@ def test_finishing_puts_the_running_mean_in_place():
     plain = Adam([w], learning_rate=0.1)
     plain.finish()
     torch.testing.assert_close(w.data, mean)
+
+
+def test_a_gradient_laid_out_otherwise_is_not_scrambled():
+    """As convolutions leave them: the channels last."""
+    g = torch.Generator().manual_seed(2)
+    start, gradient = torch.randn(2, 3, 4, 5, 5, generator=g)
+    ours = torch.nn.Parameter(start.clone(), requires_grad=False)
+    theirs = start.clone().requires_grad_()
+    adam, reference = Adam([ours], learning_rate=0.1), torch.optim.Adam([theirs], lr=0.1)
+    ours.grad = gradient.to(memory_format=torch.channels_last)
+    theirs.grad = gradient
+    for _ in range(3):
+        adam.step()
+        reference.step()
+    torch.testing.assert_close(ours.data, theirs.data)

@@ -9,17 +9,17 @@ from fermibose.machine.baselines import (
     train_mlp,
     train_rbf_svm,
 )
-from fermibose.machine.convolution import Conv, LocalConv, LocalPointwise, Pointwise
+from fermibose.machine.convolution import Conv, Hidden, LocalConv, LocalPointwise, Pointwise
 from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, summarise
 from fermibose.machine.free_energy import FreeEnergy
-from fermibose.machine.inputs import RangeWarning, Rescaling, Scaling, rescaling
+from fermibose.machine.inputs import RangeWarning, Rescaling, Scaling, Sides, rescaling
 from fermibose.machine.local_rule import LocalDense
 from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pair_loss import PairLoss
 from fermibose.machine.pairing import Augmented, ByLabel, Pairing, SelfSupervised, Transform
 from fermibose.machine.readouts import KernelRidge
-from fermibose.machine.recipe import ReadoutKind, Recipe
+from fermibose.machine.recipe import Preset, ReadoutKind, Recipe, preset
 from fermibose.machine.training import CollapseWarning, Training, train
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "FermiBoseNet",
     "Flip",
     "FreeEnergy",
+    "Hidden",
     "InputNoise",
     "KernelRidge",
     "LocalAdversary",
@@ -44,6 +45,7 @@ __all__ = [
     "PairLoss",
     "Pairing",
     "Pointwise",
+    "Preset",
     "RangeWarning",
     "ReadoutKind",
     "Recipe",
@@ -51,11 +53,13 @@ __all__ = [
     "Scaling",
     "SelfSupervised",
     "Shift",
+    "Sides",
     "Training",
     "Transform",
     "compute_settings",
     "draw_curves",
     "evaluate",
+    "preset",
     "rescaling",
     "summarise",
     "train",

@@ -66,17 +66,21 @@ class Rescaling(NamedTuple):
         return self.kind in ("standard", "per_feature")
 
 
-def rescaling(x: Floats, scaling: Any, *, bounded: bool = False) -> Rescaling:
+def rescaling(
+    x: Floats, scaling: Any, *, bounded: bool = False, picture: bool = False
+) -> Rescaling:
     """The rescaling of the inputs x (samples, features) that ``scaling`` asks for.
 
     "global" divides by the largest absolute entry, "standard" takes each feature to mean 0 and
     standard deviation 1, "per_feature" from its minimum and maximum to [0, 1]. "auto" leaves
     pictures as they are, or divides them by their largest entry; anything else is a table: it
-    becomes "standard", or "per_feature" if the inputs must be ``bounded`` by [0, 1].
+    becomes "standard", or "per_feature" if the inputs must be ``bounded`` by [0, 1]. picture: they
+    are known to be pictures, whatever they look like.
     """
     checks.choice("scaling", scaling, get_args(Scaling))
     if scaling == "auto":
-        scaling = _kind(x, table="per_feature" if bounded else "standard")
+        table = "per_feature" if bounded else "standard"
+        scaling = _kind(x, table="global" if picture and x.min() >= -ROUNDING else table)
     if scaling == "none":
         return Rescaling("none")
     low, high = x.min(0), x.max(0)

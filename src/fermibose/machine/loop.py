@@ -62,7 +62,8 @@ class Adam:
             count += 1
         torch._fused_adam_(
             [*self.parameters],
-            [parameter.grad for parameter in self.parameters if parameter.grad is not None],
+            # The kernel walks through memory: a gradient laid out otherwise would be scrambled.
+            [p.grad.contiguous() for p in self.parameters if p.grad is not None],
             self.first_moments,
             self.second_moments,
             [],

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Literal, get_args
@@ -14,11 +15,14 @@ from fermibose import __version__, checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine.adversary import LocalAdversary
+from fermibose.machine.augment import Affine
 from fermibose.machine.convolution import Conv, Hidden, Pointwise, hidden_of, plain_hidden
+from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.inputs import Sides, image_shape_of
 from fermibose.machine.local_rule import ACTIVATIONS, Energy
-from fermibose.machine.pairing import ByLabel, Pairing
+from fermibose.machine.pairing import Augmented, ByLabel, Pairing
 from fermibose.machine.readouts import KernelRidge
+from fermibose.threat import ThreatModel
 
 ReadoutKind = Literal["cross_entropy", "ridge", "prototype"]
 Schedule = Literal["constant", "cosine"]
@@ -101,6 +105,44 @@ class Recipe:
         module and its qualified name.
         """
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+Preset = Literal["paper", "table", "robust", "accurate"]
+
+
+def preset(name: str, *, shape: Sides | None = None, bounded: bool = True) -> dict[str, Any]:
+    """What a preset sets, as fields of a :class:`Recipe`: settings that were measured together.
+
+    "paper" is the paper's machine, "table" the one for features of unlike scales. "robust" and
+    "accurate" are for inputs of which there are few: pairs of a free energy and a readout by kernel
+    ridge, convolutions and augmentation for images (``shape``) or a dense layer for anything else,
+    with a local adversary for "robust". bounded: inputs lie in [0, 1], where the adversary stays.
+    """
+    checks.choice("preset", name, get_args(Preset))
+    if name == "paper":
+        return {}
+    if name == "table":
+        return {"energy": PairEnergy(boson_weight=0.3), "weight_decay": 0.001, "bias": True}
+    settings: dict[str, Any] = {
+        "energy": FreeEnergy(2.0),
+        "batch_size": 200,
+        "learning_rate": 0.005,
+        "weight_decay": 0.0,
+        "schedule": "cosine",
+        "epochs": 20,
+        "bias": True,
+        "readout": KernelRidge(),
+    }
+    if shape is not None:
+        settings |= {
+            "image_shape": shape,
+            "hidden": (Conv(32), Conv(64, size=3)),
+            "pairing": Augmented((Affine(shape),)),
+        }
+    if name == "robust":
+        bounds = (0.0, 1.0) if bounded else (-math.inf, math.inf)
+        settings["adversary"] = LocalAdversary(ThreatModel("linf", 0.2, bounds))
+    return settings
 
 
 def _plain(value: Any) -> Any:
