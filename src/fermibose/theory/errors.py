@@ -19,17 +19,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fermibose.theory.fixed_point import FixedPoint, Steps
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory.problem import Array
 from fermibose.theory.replica import (
     SaddlePoint,
     cold,
     free_energy,
+    gradient,
     resolved_at,
     solution_of,
     stability_of,
     to_overlaps,
 )
-from fermibose.theory.solution import Conjugates, Overlaps, Solution, accuracy
+from fermibose.theory.solution import Overlaps, Solution, accuracy
 
 _MOVE = 1e-4  # length of the differences that derivatives are taken by, in units of the state
 _ROUNDING = 1e-14  # relative error of the equations in floating point
@@ -101,7 +102,7 @@ class View:
 
     change: Array  # g(x) − x
     free_energy: float
-    gradient: Array  # of the free energy, by M, Q and χ
+    gradient: Array  # of the free energy, by M, Q and χ: all 0 at a saddle point
     energy: float  # mean H of a pair
 
     @classmethod
@@ -109,21 +110,13 @@ class View:
         """From a grid."""
         overlaps = to_overlaps(x)
         average, conjugate = saddle.evaluate(overlaps)
+        slopes = gradient(saddle.problem, overlaps, conjugate)  # the last one at fixed q
         return cls(
             change=saddle(x)[0] - x,
             free_energy=free_energy(saddle.problem, overlaps, average),
-            gradient=gradient(saddle.problem, overlaps, conjugate),
+            gradient=np.array([*slopes[:2], slopes[2] + slopes[1] / saddle.problem.beta]),
             energy=saddle.energy(overlaps),
         )
-
-
-def gradient(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Array:
-    """∂f/∂M, ∂f/∂Q and ∂f/∂χ: all 0 at a saddle point."""
-    chi = overlaps.chi
-    stiffness = problem.weight_decay + conjugate.chi - 1 / chi
-    deviation = (overlaps.Q - overlaps.M**2) / chi**2 + conjugate.Q
-    by_M = overlaps.M / chi + conjugate.M
-    return np.array([by_M, stiffness / 2, (stiffness / problem.beta + deviation) / 2])
 
 
 @dataclass(frozen=True)
