@@ -35,7 +35,7 @@ _LARGEST = 512  # nodes along an axis beyond which a table is too large to be ke
 _KEPT = 12  # tables, one for each distance of nodes
 
 _LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
-# The next two: a solution hangs on neither by a factor of two (tests/theory/test_constants.py).
+# The next two may be halved or doubled: a solution stays (tests/theory/test_constants.py).
 _BLUR = 0.3  # part of the variance s² that a table is averaged with beforehand
 THIN = 0.33  # step of what remains, in units of s
 _TINY = 1e-290  # Z below this has left the range of floating point

@@ -32,12 +32,12 @@ from fermibose.theory.replica import (
 )
 from fermibose.theory.solution import Overlaps, Solution, accuracy
 
-# Lengths and counts: no solution hangs on one by a factor of two (tests/theory/test_constants.py).
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
 _MOVE = 1e-4  # length of the differences that derivatives are taken by, in units of the state
 _ROUNDING = 1e-14  # relative error of the equations in floating point
 _LOGARITHM = 640.0  # size of ln Z as it is computed: its rounding is that of βF
-# Of the points of docs/theory.md, drawn at random, the closest needs 0.8; of 92 at T = 0, held
-# against grids 2.5 times as fine, 0.9.
+# Of the points of docs/theory.md, drawn at random, the closest needs 0.8; of 92 at T = 0, held to
+# finer grids, 0.9 (the last one of test_errors_at_zero_temperature).
 _SAFETY = 2.0
 _SCATTER = 0.3  # of what a grid's error of f changes with the state: as much it may have itself
 _RESPONSE = 4.0  # most that ln AT grows with ln χ: by 2 for χ², and ‖∇²F‖² may grow as fast
