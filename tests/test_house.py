@@ -47,7 +47,7 @@ def calls():
     net = FermiBoseClassifier(hidden=(50,), epochs=20, random_state=0).fit(x, y).net_
     threat = ThreatModel("linf", 0.01)
     return {
-        "solve": (11, lambda: solve(HOT)),
+        "solve": (10, lambda: solve(HOT)),
         "amp": (8, lambda: amp(instance)),
         "fit": (12, lambda: model.fit(x, y)),
         "audit": (18, lambda: audit(net, x, y, threat, square_queries=5, show=False)),

@@ -71,4 +71,7 @@ MUTANTS = [
     ("theory: coexistence overlooked", "fermibose/theory/phases.py", "[r for r in solution.rivals if r.stable]", "[]", "tests/theory/test_transitions.py"),
     ("theory: curves stay on their branch", "fermibose/theory/continuation.py", "if start is None or not isinstance(point, Solution):", "if True:", "tests/theory/test_transitions.py"),
     ("theory: jumps taken for continuous", "fermibose/theory/transitions.py", "if arrived or (other[0][-1]", "if False and (other[0][-1]", "tests/theory/test_transitions.py"),
+    ("theory: long steps taken back at once", "fermibose/theory/fixed_point.py", "_ASTRAY = 3", "_ASTRAY = 0", "tests/theory/test_search.py::test_beside_freezing_weights_are_still_found_at_rest"),
+    ("theory: astray and never back", "fermibose/theory/fixed_point.py", "x, change, careful, astray = best_x, best_change, 4, 0", "careful, astray = 4, 0", "tests/theory/test_fixed_point.py"),
+    ("theory: astray with the old secants", "fermibose/theory/fixed_point.py", "            if not astray:\n                history.forget()\n", "", "tests/theory/test_search.py::test_beside_freezing_weights_are_still_found_at_rest"),
 ]  # fmt: skip

@@ -150,7 +150,9 @@ def test_a_soft_direction_is_resolved_and_its_error_told():
 @pytest.mark.parametrize(
     "change",
     [{}, {"alpha": 10.0}, {"delta": 1.2}, {"activation": "half_tanh", "d_f": 0.23, "rho": 0.0},
-     {"activation": tanh3, "delta": 0.06, "weight_decay": 0.1}],
+     {"activation": tanh3, "delta": 0.06, "weight_decay": 0.1},
+     {"activation": "half_tanh", "alpha": 4.509595, "delta": 0.775133, "d_f": 2.264458,
+      "weight_decay": 0.076689, "m": 0.380592, "rho": 0.644281, "softness": 0.1}],
 )  # fmt: skip
 def test_errors_at_zero_temperature(change):
     s = solve(Problem(beta=math.inf, **change))

@@ -80,3 +80,36 @@ def test_known_derivatives_make_the_first_step_exact():
     )
     assert point.converged
     assert point.iterations == 2
+
+
+def test_a_long_step_along_a_slow_curve_is_not_taken_back():
+    """a dies out slowly, c follows a² at once, and the residual knows of a² alone.
+
+    A step to a = 0 along the tangent leaves c off by as much as a² was: far more than the residual.
+    """
+    slow, fast = 0.99, -0.4
+    count = []
+
+    def step(x):
+        a, c = (float(v) for v in x)
+        new = np.array([slow * a, a**2 + fast * c])
+        count.append(a)
+        return new, max(abs(new[0] ** 2 - a**2), abs(new[1] - c))
+
+    start = np.array([0.04, 0.04**2 / (1 - fast)])
+    point = iterate(step, start, tol=1e-10, max_iterations=100)
+    assert point.converged
+    assert len(count) == point.iterations < 20  # plain steps would take 700
+    np.testing.assert_allclose(point.x, 0, atol=1e-5)
+
+
+def test_an_acceleration_that_leads_astray_goes_back():
+    """Far out the slope says that x = −10 is it; below 0 there is nothing. It is x = 0.2."""
+
+    def step(x):
+        change = -3.0 if x[0] < 0 else max(-0.35 * (x[0] - 0.2), -0.1 - 0.01 * x[0])
+        return x + change, abs(change)
+
+    point = iterate(step, np.array([1.0]), tol=1e-10, max_iterations=60)
+    assert point.converged
+    assert abs(point.x[0] - 0.2) < 1e-9

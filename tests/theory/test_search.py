@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from fermibose.theory import Overlaps, Problem, branches, solve
 from fermibose.theory.replica import SaddlePoint, distance, free_energy, stability_of
@@ -218,6 +219,65 @@ def test_where_replicas_share_nothing_freezing_is_at():
                 seen.append(s.rs_stable)
     assert True in seen
     assert False in seen
+
+
+def at_rest(problem, V):
+    """λ_w + αΔ² tr ∇²F − 1/βV, which is 0 in a state of M = Q = 0 and q = V; its f and its AT.
+
+    ∇²F by the moments of z under N(z; 0, Δ²V) e^{−βH}.
+    """
+    beta, s2 = problem.beta, problem.delta**2 * V
+    u = np.linspace(-1, 1, 601) * math.asinh(8 * math.sqrt(s2))  # close where φ is steep
+    z, weight = np.sinh(u), np.cosh(u) * np.exp(-(np.sinh(u) ** 2) / (2 * s2))
+    weight /= weight.sum()
+    d2 = (np.tanh(z)[:, None] - np.tanh(z)) ** 2
+    x = problem.d_f - d2
+    hinge = (x + np.sqrt(x**2 + problem.softness)) / 4
+    trace = norm = log = 0.0
+    for H, part in ((d2 / 2, problem.rho), (hinge, 1 - problem.rho)):
+        p = np.exp(-beta * H) * weight[:, None] * weight
+        Z = p.sum()
+        same = (1 / s2 - z**2 @ p.sum(1) / Z / s2**2) / beta
+        cross = -(z @ p @ z) / Z / s2**2 / beta
+        trace += part * 2 * same
+        norm += part * 2 * (same**2 + cross**2)
+        log += part * math.log(Z)
+    gap = problem.weight_decay + problem.alpha * problem.delta**2 * trace - 1 / (beta * V)
+    f = problem.weight_decay * V / 2 - problem.alpha * log / beta
+    f -= math.log(2 * math.pi * math.e * V) / (2 * beta)
+    return gap, f, problem.alpha * (problem.delta**2 * beta * V) ** 2 * norm
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(alpha=1.912725709258053, delta=1.4667876697990765, beta=1.1770069800923,
+                d_f=2.9736955888778205, weight_decay=0.03733414109818377, m=0.4441683263321123,
+                rho=0.7674157500070924),
+        Problem(alpha=0.16287051642090059, delta=1.3763719082621482, beta=25.668869110099806,
+                d_f=1.2651879556822905, weight_decay=0.23328838226844648, m=0.757706207747876,
+                rho=0.4312267487774062),
+        Problem(alpha=1.3367382228960103, delta=1.6101223901227653, beta=5.541329515181786,
+                d_f=0.37926784770826727, weight_decay=0.013310872530065038,
+                m=0.6197040851834824, rho=0.6686907585501733),
+    ],
+    ids=["warm", "cold", "critical"],
+)  # fmt: skip
+def test_beside_freezing_weights_are_still_found_at_rest(problem):
+    """AT = 0.97, 0.99 and 0.99998: Q dies out by 1 − AT of itself a step, and χ follows it."""
+    s = solve(problem)
+    V = brentq(lambda v: at_rest(problem, v)[0], s.q / 2, 2 * s.q, xtol=1e-13, rtol=1e-13)
+    _, f, at = at_rest(problem, V)
+    assert s.M == 0.0
+    assert s.Q <= s.errors["Q"] < 1e-4 * V
+    assert abs(s.q - V) <= s.errors["q"] < 1e-4 * V
+    assert abs(s.free_energy - f) <= s.errors["free_energy"] < 1e-5
+    assert s.at_eigenvalue == pytest.approx(at, rel=1e-4)
+    assert 0.97 < at < 1
+    assert s.stable
+    (lowest, *_) = branches(problem)
+    assert lowest.q == pytest.approx(s.q, rel=1e-8)
+    assert lowest.free_energy == pytest.approx(s.free_energy, rel=1e-10)
 
 
 def test_an_unfrozen_state_does_not_win_by_its_free_energy():

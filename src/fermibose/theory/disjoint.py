@@ -24,6 +24,7 @@ from fermibose.theory.problem import Array, Function, Problem
 from fermibose.theory.solution import Overlaps
 from fermibose.theory.spreading import spread_step, spread_table
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
 _TAIL = (5.5, 5.0)  # widths of the field ω that a fine and a coarse grid cover
 # Thermal widths s that the table of H extends beyond a wide field, and widths of both Gaussians
 # together that it covers at least, on a fine and on a coarse grid.

@@ -10,7 +10,9 @@ import numpy as np
 from fermibose.errors import FermiboseError
 from fermibose.theory.problem import Array
 
+# Both may be halved or doubled: a solution stays (tests/theory/test_constants.py).
 _PATIENCE = 20  # accelerated steps without a new best residual before giving up
+_ASTRAY = 3  # steps that may mend a long one: a plain one, and one for each of two fast unknowns
 
 Step = Callable[[Array], tuple[Array, float]]  # x → (a better x, undamped residual at x)
 
@@ -95,14 +97,17 @@ def iterate(
 
     Until the residual is at most ``accelerate_below`` the steps are plain and shortened by
     ``damping``; from then on Anderson acceleration proposes them. A move longer than
-    ``largest_move`` in any coordinate, in units of ``unit(x)``, is shortened. An acceleration that
-    makes the residual ten times its best goes back there and takes damped steps for a while; one
-    that stops improving ends the iteration, not converged. A history passed in is used and
-    extended.
+    ``largest_move`` in any coordinate, in units of ``unit(x)``, is shortened. A history passed in
+    is used and extended.
+
+    An acceleration that makes the residual ten times its best starts anew from there: a long move
+    along a slow and curved direction is off by second order in the fast ones, and the steps before
+    do not tell how to mend that. If a few steps do not either, the iteration goes back to its best
+    and takes damped steps for a while. One that stops improving ends, not converged.
     """
     history = Steps() if history is None else history
     best_x, best_change, best, best_count = x, np.zeros_like(x), math.inf, 0
-    careful, accelerated = 0, False
+    careful, accelerated, astray = 0, False, 0
     for count in range(1, max_iterations + 1):
         proposal, residual = step(x)
         change = proposal - x
@@ -113,9 +118,15 @@ def iterate(
             best_x, best_change, best, best_count = x, change, residual, count
         elif accelerated and count - best_count > _PATIENCE:
             break
-        elif accelerated and not careful and residual > 10 * best:
+        if not accelerated or careful or residual <= 10 * best:
+            astray = 0
+        elif astray < _ASTRAY:
+            if not astray:
+                history.forget()
+            astray += 1
+        else:
             history.forget()
-            x, change, careful = best_x, best_change, 4
+            x, change, careful, astray = best_x, best_change, 4, 0
         history.add(x, change)
         scale = unit(x)
         move = history.propose(scale) - x if accelerated and not careful else change * damping

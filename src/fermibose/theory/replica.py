@@ -35,6 +35,7 @@ from fermibose.theory.frozen import Frozen
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution, Stability
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
 _NARROWEST = 1e-4  # √Q in units of √(q − Q): narrower fields lose their forces to rounding
 _SMALLEST = 1e-4  # Δ√Q in units of 1/max φ′, at zero temperature: the same
 _VANISHING = 1e-6  # Δ²q in units of 1/max φ′², at zero temperature, below which there is no weight

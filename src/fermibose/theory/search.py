@@ -18,6 +18,7 @@ from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddlePoint, cold, distance, to_overlaps, to_vector
 from fermibose.theory.solution import Candidate, Overlaps
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
 COARSE = 2.2  # coarseness of the grid: good to 1e-4 in M (benchmarks/theory.py, measure)
 ROUGH = 1e-4  # residual at which a fine grid can take over
 _SAME = 100 * ROUGH  # distance up to which two finds are one

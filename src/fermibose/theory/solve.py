@@ -41,6 +41,7 @@ from fermibose.theory.search import (
 )
 from fermibose.theory.solution import Candidate, Overlaps, Solution
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
 _SHARPEST = 3e-3  # thermal width of clusters, in units of their mean, that a table resolves
 _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a transition
 _EQUAL = 1e-3  # difference of free energies that the coarse grid cannot judge, relative
