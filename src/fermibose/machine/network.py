@@ -76,7 +76,7 @@ class FermiBoseNet(nn.Module):
         outputs = checks.whole("outputs", outputs, least=1)
         if len(hidden) > DEEPEST:
             raise InputError(f"a net has at most {DEEPEST} hidden layers, got {len(hidden)}")
-        hidden = [hidden_of(layer) for layer in hidden]
+        hidden = [int(h) if checks.is_whole(h, 1) else hidden_of(h) for h in hidden]
         activation = checks.choice("activation", activation, ACTIVATIONS)
         bias, readout_bias = checks.flag("bias", bias), checks.flag("readout_bias", readout_bias)
         rescaled = checks.flag("rescaled", rescaled)
@@ -108,7 +108,7 @@ class FermiBoseNet(nn.Module):
         self.register_buffer("gain", torch.ones(inputs, dtype=torch.float64) if rescaled else None)
         self.config: dict[str, Any] = {
             "inputs": inputs,
-            "hidden": [plain_hidden(layer) for layer in hidden],
+            "hidden": [h if isinstance(h, int) else plain_hidden(h) for h in hidden],
             "outputs": outputs,
             "image_shape": None if image_shape is None else list(image_shape_of(image_shape)),
             "activation": activation,

@@ -79,7 +79,7 @@ class Recipe:
                 f"pairing must be ByLabel(), SelfSupervised() or the like, got {self.pairing!r}"
             )
         plain: dict[str, Any] = {
-            "hidden": tuple(hidden_of(layer) for layer in widths),
+            "hidden": tuple(int(w) if checks.is_whole(w) else hidden_of(w) for w in widths),
             "image_shape": None if self.image_shape is None else image_shape_of(self.image_shape),
             "bias": checks.flag("bias", self.bias),
             "averaging": checks.number("averaging", self.averaging, least=0, below=1),
