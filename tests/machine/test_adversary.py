@@ -78,6 +78,13 @@ def test_the_adversary_of_a_second_layer_passes_through_the_first_and_moves_noth
     assert first.weight.grad is None
 
 
+def test_it_may_grow_during_the_training():
+    adversary = LocalAdversary(ThreatModel("linf", 0.2), ramp=0.5)
+    strengths = [adversary.at(progress).threat.epsilon for progress in (0.1, 0.25, 0.5, 1.0)]
+    assert strengths == pytest.approx([0.04, 0.1, 0.2, 0.2])
+    assert LocalAdversary().at(0.01) == LocalAdversary()
+
+
 @pytest.mark.parametrize("wrong", [{"threat": "linf"}, {"threat": ThreatModel("noise", 0.1)}])
 def test_what_is_no_ball_is_refused(wrong):
     with pytest.raises(InputError, match="ThreatModel"):
@@ -93,7 +100,7 @@ def digits(n=40):
 
 RECIPE = Recipe(
     hidden=(Pointwise(), Conv(4, size=3, head=2), 20), image_shape=(8, 8), energy=FreeEnergy(2.0),
-    pairing=Augmented((Affine((8, 8), shift=0.5),)), adversary=LocalAdversary(own=True, extra=True),
+    pairing=Augmented((Affine((8, 8), shift=0.5),)), adversary=LocalAdversary(own=True, extra=True, ramp=0.5),
     epochs=3, batch_size=16, learning_rate=0.005, weight_decay=0.0, schedule="cosine",
     averaging=0.9, readout=KernelRidge(components=10, copies=1),
 )  # fmt: skip

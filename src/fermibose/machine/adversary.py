@@ -9,7 +9,7 @@ layers below.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ class LocalAdversary:
     steps: int = 1
     step_size: float = 1.25  # of a step, in units of ε
     random_start: bool = True  # else from the input itself
+    ramp: float = 0.0  # fraction of a layer's training over which ε grows from 0 to its full size
     extra: bool = False  # the inputs themselves stay queries too, beside the perturbed ones
     own: bool = False  # a perturbed input and the input itself are a boson pair
 
@@ -38,6 +39,7 @@ class LocalAdversary:
             )
         checks.whole("steps", self.steps, least=1)
         checks.number("step_size", self.step_size, above=0)
+        checks.number("ramp", self.ramp, least=0, most=1)
         for name in ("random_start", "extra", "own"):
             checks.flag(name, getattr(self, name))
 
@@ -45,6 +47,13 @@ class LocalAdversary:
     def roles(self) -> dict[str, bool]:
         """What perturbed inputs are to the others, for :meth:`LocalLayer.learn_from`."""
         return {"extra": self.extra, "own": self.own}
+
+    def at(self, progress: float) -> "LocalAdversary":
+        """The adversary after this fraction of the training."""
+        if progress >= self.ramp:
+            return self
+        grown = self.threat.epsilon * progress / self.ramp
+        return replace(self, threat=replace(self.threat, epsilon=grown))
 
     @torch.no_grad()
     def perturb(

@@ -57,7 +57,7 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Move every parameter once."""
-        done = int(self.step_counts[0])
+        done = self.done
         for count in self.step_counts:
             count += 1
         torch._fused_adam_(
@@ -78,6 +78,11 @@ class Adam:
         )
         for average, parameter in zip(self.averages, self.parameters, strict=False):
             average.lerp_(parameter, 1 - min(self.averaging, (1 + done) / (10 + done)))
+
+    @property
+    def done(self) -> int:
+        """Steps made so far."""
+        return int(self.step_counts[0])
 
     def _rate(self, done: int) -> float:
         """The learning rate after so many steps."""

@@ -86,12 +86,12 @@ class LayerStage:
             self.split = SplitInputs.of(self.layer, self.x)
         if self.split is not None:
             self.x = self.x[:, self.split.live].contiguous()
-        steps = recipe.epochs * -(-len(x) // recipe.batch_size)
+        self.steps = recipe.epochs * -(-len(x) // recipe.batch_size)
         self.optimiser = Adam(
             self.split.parameters() if self.split else self.layer.parameters(),
             learning_rate=recipe.learning_rate,
             weight_decay=recipe.weight_decay / self.layer.units,
-            cosine=steps if recipe.schedule == "cosine" else 0,
+            cosine=self.steps if recipe.schedule == "cosine" else 0,
             averaging=recipe.averaging,
         )
 
@@ -104,10 +104,9 @@ class LayerStage:
         layer = self.split.learner if self.split else self.layer
         queries: dict[str, Any] = {}
         if recipe.adversary is not None:
-            perturbed = recipe.adversary.perturb(
-                self._head, x, labels, recipe.energy, self.generator
-            )
-            queries = {"perturbed": self._below(perturbed)} | recipe.adversary.roles
+            adversary = recipe.adversary.at((self.optimiser.done + 1) / self.steps)
+            perturbed = adversary.perturb(self._head, x, labels, recipe.energy, self.generator)
+            queries = {"perturbed": self._below(perturbed)} | adversary.roles
         report = layer.learn_from(
             self._below(x), labels, recipe.energy, activity=recipe.activity, **queries
         )
