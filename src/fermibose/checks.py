@@ -8,14 +8,14 @@ import math
 import os
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 from fermibose.errors import InputError
 
 LONG = 200  # characters of a value in a message
 
 
-def is_whole(value: Any, least: int = -(2**63)) -> bool:
+def is_whole(value: Any, least: int = -(2**63)) -> TypeGuard[int]:
     """Whether it is an integer (no bool, no float) of at least ``least`` that fits into int64."""
     return (
         isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) < 2**63

@@ -100,7 +100,8 @@ def digits(n=40):
 
 RECIPE = Recipe(
     hidden=(Pointwise(), Conv(4, size=3, head=2), 20), image_shape=(8, 8), energy=FreeEnergy(2.0),
-    pairing=Augmented((Affine((8, 8), shift=0.5),)), adversary=LocalAdversary(own=True, extra=True, ramp=0.5),
+    pairing=Augmented((Affine((8, 8), shift=0.5),)),
+    adversary=LocalAdversary(own=True, extra=True, ramp=0.5),
     epochs=3, batch_size=16, learning_rate=0.005, weight_decay=0.0, schedule="cosine",
     averaging=0.9, readout=KernelRidge(components=10, copies=1),
 )  # fmt: skip
