@@ -33,7 +33,13 @@ QUICK = {
 }
 
 
-@parametrize_with_checks([FermiBoseClassifier(), FermiBoseTransformer()])
+@parametrize_with_checks(
+    [
+        FermiBoseClassifier(),
+        FermiBoseTransformer(),
+        *(FermiBoseClassifier(preset=name) for name in ("paper", "table", "robust", "accurate")),
+    ]
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -324,3 +330,74 @@ def test_ctrl_c_ends_a_grid_search(clusters, pressed):
     search = GridSearchCV(FermiBoseClassifier(**QUICK), {"d_f": [0.2, 0.4]}, cv=2)
     with pytest.raises(KeyboardInterrupt):
         search.fit(*clusters)
+
+
+@pytest.mark.parametrize("preset", ["paper", "table", "robust", "accurate"])
+def test_every_preset_classifies_digits_and_is_kept_in_a_file(preset, tmp_path):
+    x, y = load_digits()
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = x[order], y[order]
+    model = FermiBoseClassifier(preset=preset, image_shape=(8, 8), random_state=0)
+    model.fit(x[:300], y[:300])
+    assert model.preset_ == preset
+    assert model.score(x[300:800], y[300:800]) > 0.9
+    model.net_.save(tmp_path)
+    logits = FermiBoseNet.load(tmp_path)(torch.tensor(x[300:310], dtype=torch.float32))
+    np.testing.assert_allclose(logits.numpy(), model.decision_function(x[300:310]), atol=1e-4)
+    assert hasattr(model, "predict_proba") == (preset in ("paper", "table"))
+
+
+def test_what_is_given_takes_the_place_of_the_presets(clusters):
+    x, y = clusters
+    settings = {"preset": "robust", "random_state": 0, "epochs": 2, "hidden": (7,)}
+    model = FermiBoseClassifier(**settings, boson_weight=0.5, readout="ridge").fit(x, y)
+    recipe = model.net_.info["recipe"]
+    assert (recipe["epochs"], recipe["hidden"], recipe["readout"]) == (2, [7], "ridge")
+    assert recipe["energy"]["boson_weight"] == 0.5
+    assert recipe["energy"]["sharpness"] > 0
+    assert recipe["adversary"]["threat"]["bounds"] == [-np.inf, np.inf]  # of standardised features
+    with pytest.raises(InputError, match="d_f belongs to the hinge"):
+        FermiBoseClassifier(**settings, d_f=0.3).fit(x, y)
+    with pytest.raises(InputError, match="has no d_f to choose"):
+        FermiBoseClassifier(**settings, d_f="auto").fit(x, y)
+    with pytest.raises(InputError, match="preset"):
+        FermiBoseClassifier(preset="best").fit(x, y)
+
+
+@pytest.mark.filterwarnings("ignore::fermibose.machine.CollapseWarning")  # noise has no classes
+def test_images_of_any_look_are_pictures_if_their_shape_is_known():
+    """Bright photographs have no background of zeros."""
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(50, 255, (60, 64)).astype(float), rng.integers(0, 2, 60)
+    settings = {"hidden": (50,), "epochs": 5, "readout_epochs": 1, "random_state": 0}
+    assert FermiBoseClassifier(**settings).fit(x, y).scaling_ == "standard"
+    known = FermiBoseClassifier(**settings, image_shape=(8, 8)).fit(x, y)
+    assert (known.scaling_, known.preset_) == ("global", "paper")
+    with pytest.raises(InputError, match="64 features, but images of shape"):
+        FermiBoseClassifier(**settings, image_shape=(8, 9)).fit(x, y)
+
+
+def test_d_f_is_chosen_on_samples_held_out(clusters, monkeypatch):
+    """The scores are made up, so that the best is known; ties go to the value nearest to 0.4."""
+    from fermibose import estimator
+
+    x, y = clusters
+    tried, wrong = [], set()
+
+    def fake(x, y, recipe, **_):
+        tried.append((recipe.energy.d_f, len(x)))
+        right = train(x, y, recipe, show=False)
+        if recipe.energy.d_f in wrong:
+            right.net.readout.weight.zero_()
+        return right
+
+    settings = {"hidden": (20,), "epochs": 10, "readout_epochs": 50, "random_state": 0}
+    monkeypatch.setattr(estimator, "train", fake)
+    for spoilt, best in (((), 0.4), ((0.4,), 0.2), ((0.1, 0.2), 0.8)):
+        tried.clear()
+        wrong.update(spoilt)
+        model = FermiBoseClassifier(d_f="auto", scaling="none", **settings).fit(x, y)
+        assert model.d_f_ == best
+        assert model.net_.info["recipe"]["energy"]["d_f"] == best
+        assert [d for d, _ in tried] == [0.1, 0.2, 0.4, 0.8, best]
+        assert [n for _, n in tried] == [68, 68, 68, 68, 90]

@@ -26,9 +26,11 @@ from fermibose.energy import Coupling, PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine import (
     ByLabel,
+    Energy,
     FermiBoseNet,
     Hidden,
     KernelRidge,
+    Lesson,
     Noise,
     Pairing,
     Preset,
@@ -95,24 +97,39 @@ class FermiBoseEstimator(BaseEstimator):
         chosen = preset(name, shape=shape, bounded=not scaling.by_feature)
         chosen.setdefault("bias", scaling.by_feature)
         given = {key: value for key, value in self.get_params().items() if not _left(value)}
-        energy = chosen.pop("energy", PairEnergy())
+        if "hidden" in given:  # of which the preset cannot know how many there are
+            chosen = {
+                k: v[-1] if k in Lesson._fields and isinstance(v, tuple) else v
+                for k, v in chosen.items()
+            }
+            if isinstance(given["hidden"], Sequence):
+                given["hidden"] = tuple(given["hidden"])
+        energies = chosen.pop("energy", PairEnergy())
         named = {key: given[key] for key in OF_ENERGY if key in given}
-        known = {field.name for field in fields(energy)}
-        if unknown := [key for key in named if key not in known]:
-            raise InputError(
-                f"{unknown[0]} belongs to the hinge of the pair energy, but preset {name!r} has a "
-                "free energy, without a target distance: leave it out, or take another preset"
-            )
+        energy = (
+            tuple(self._energy(each, named, name) for each in energies)
+            if isinstance(energies, tuple)
+            else self._energy(energies, named, name)
+        )
         same = {field.name: given[field.name] for field in fields(Recipe) if field.name in given}
-        if isinstance(given.get("hidden"), Sequence):
-            same["hidden"] = tuple(given["hidden"])
         others = {
-            "energy": replace(energy, **named),
+            "energy": energy,
             "seed": int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
             "threads": _threads(self.n_jobs),
         }
         self.preset_ = name
         return Recipe(**chosen | same | others | settings), scaling
+
+    @staticmethod
+    def _energy(energy: Energy, named: dict[str, Any], preset: str) -> Energy:
+        """The preset's energy with the parameters that were named."""
+        known = {field.name for field in fields(energy)}
+        if unknown := [key for key in named if key not in known]:
+            raise InputError(
+                f"{unknown[0]} belongs to the hinge of the pair energy, but preset {preset!r} has "
+                "a free energy, without a target distance: leave it out, or take another preset"
+            )
+        return replace(energy, **named)
 
     def _choose_d_f(self, x: Floats, y: npt.NDArray[np.int64], recipe: Recipe) -> Recipe:
         """The recipe with the d_F that classifies best a part of the samples held out for that.

@@ -114,7 +114,7 @@ def trajectories(training: Training) -> dict[str, Floats]:
     paths = {name: scores[name] for name in ("test_accuracy", "train_accuracy")}
     record = training.history.get(f"layer {len(training.recipe.hidden)}", {})
     if record:
-        batches = len(record["energy"]) // training.recipe.epochs
+        batches = len(record["energy"]) // training.recipe.lesson(-1).epochs
         record = record | recorded_distances(
             record["boson_distance"], record["fermion_distance"], record["boson_share"]
         )

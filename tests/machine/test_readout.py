@@ -128,3 +128,14 @@ def test_the_nearest_prototype_is_that_of_scikit_learn():
 def test_a_kernel_that_cannot_be_is_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         KernelRidge(**wrong)
+
+
+def test_as_many_components_as_keys_and_keys_that_are_all_the_same():
+    h, y = representations(11, 8, 20, 3)
+    every = kernel_readout(h, y, KernelRidge(components=8, penalty=1e-9))
+    assert torch.equal(every(h.double()).argmax(1), y)  # nothing is lost: it interpolates
+    one = kernel_readout(h[:1].repeat(8, 1), y, KernelRidge(components=3))
+    logits = one(h[:2].double())
+    counts = torch.bincount(y, minlength=3)
+    assert torch.isfinite(logits).all()
+    assert int(logits[0].argmax()) == int(counts.argmax())

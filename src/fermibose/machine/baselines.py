@@ -121,7 +121,7 @@ def train_mlp(
                     net,
                     inputs,
                     labels,
-                    epochs=recipe.epochs,
+                    epochs=recipe.lesson(0).epochs,
                     learning_rate=learning_rate,
                     generator=generator,
                     weight_decay=weight_decay,

@@ -139,7 +139,7 @@ def _draw_distances(axes: Any, name: str, training: Training) -> None:
         values = record[f"{kind}_distance"]
         steps = np.arange(1, len(values) + 1)
         axes.plot(steps, values, color=COLOURS[kind], linewidth=0.8, label=f"{kind} pairs")
-    d_f = getattr(training.recipe.energy, "d_f", 0.0)  # a free energy has no target
+    d_f = getattr(training.recipe.lesson(-1).energy, "d_f", 0.0)  # a free energy has no target
     if d_f:
         target = rf"target $d_F$ = {d_f:g}"
         axes.axhline(d_f, color=COLOURS["published"], linestyle=":", label=target)

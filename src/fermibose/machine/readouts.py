@@ -9,6 +9,8 @@ from fermibose import checks
 from fermibose.machine.local_rule import Dense
 
 BATCH = 2048  # samples whose kernel values are held at once
+NOTHING = 1e-10  # variance along a direction, per largest, that float32 cannot tell from rounding
+TINY = 1e-30
 
 
 def targets_of(y: Tensor, classes: int) -> Tensor:
@@ -140,7 +142,7 @@ class KernelReadout(nn.Module):
         keys = self.project(h)
         # Mean over all pairs of keys of |u − u'|² = 2 (⟨|u|²⟩ − |⟨u⟩|²)
         spread = 2 * (keys.square().sum(1).mean() - keys.mean(0).square().sum())
-        self.gamma.copy_(spec.width / spread)
+        self.gamma.copy_(spec.width / spread.clamp(min=TINY))  # of keys that are all one point
         t, m = targets_of(y, self.coefficients.shape[1]), len(self.centres)
         if m == n:
             self.centres.copy_(keys)
@@ -163,7 +165,10 @@ def _principal(h: Tensor, components: int) -> Tensor:
     n, units = h.shape
     if n < units:
         values, vectors = torch.linalg.eigh((h @ h.T).double())
-        left: Tensor = vectors[:, -components:] / values[-components:].clamp(min=1e-300).sqrt()
+        values, vectors = values[-components:], vectors[:, -components:]
+        # Directions in which nothing varies, such as one that centring takes away, stay 0.
+        varies = values > NOTHING * values[-1:].clamp(min=TINY)
+        left: Tensor = vectors * torch.where(varies, values, torch.inf).rsqrt()
         return h.T @ left.to(h.dtype)
     gram = torch.zeros(units, units, dtype=torch.float64)
     for part in h.split(BATCH):

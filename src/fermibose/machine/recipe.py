@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from torch import Tensor
@@ -29,24 +29,47 @@ Schedule = Literal["constant", "cosine"]
 _CONSTANTS = (bool, int, float, str, bytes, type(None))
 
 
+class Lesson(NamedTuple):
+    """How one hidden layer learns: what may differ from layer to layer."""
+
+    energy: Energy
+    adversary: LocalAdversary | None
+    epochs: int
+    learning_rate: float
+
+    def check(self) -> None:
+        """Refuse what makes no sense."""
+        if not isinstance(self.energy, Energy):
+            raise InputError(
+                f"energy must be a PairEnergy, like PairEnergy(0.4), or a FreeEnergy, got "
+                f"{self.energy!r}"
+            )
+        if not isinstance(self.adversary, LocalAdversary | None):
+            raise InputError(f"adversary must be a LocalAdversary or None, got {self.adversary!r}")
+        checks.whole("epochs", self.epochs, least=0)
+        checks.number("learning_rate", self.learning_rate, above=0)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Settings of one training.
 
     The defaults are the paper's for MNIST, but for the energy: the loss as printed, at d_F = 0.4,
-    is the choice of this package.
+    is the choice of this package. Energy, adversary, epochs and learning rate may be tuples, with
+    one entry for each hidden layer.
     """
 
     hidden: tuple[Hidden, ...] = (1000,)  # units of each hidden layer, or what else it is
-    energy: Energy = dataclasses.field(default_factory=PairEnergy)
+    energy: Energy | tuple[Energy, ...] = dataclasses.field(default_factory=PairEnergy)
     pairing: Pairing = dataclasses.field(default_factory=ByLabel)
     image_shape: Sides | None = None  # convolutions need it
-    adversary: LocalAdversary | None = None  # perturbs the inputs while a hidden layer learns
+    # Perturbs the inputs while a hidden layer learns
+    adversary: LocalAdversary | tuple[LocalAdversary | None, ...] | None = None
     activation: str = "half_tanh"  # of dense layers: (1 + tanh z)/2, or "tanh", "relu"
     bias: bool = False  # of dense hidden layers
-    epochs: int = 100  # per hidden layer
+    epochs: int | tuple[int, ...] = 100  # per hidden layer
     batch_size: int = 50  # all samples at once if there are no more
-    learning_rate: float = 0.01  # Adam, hidden layers
+    learning_rate: float | tuple[float, ...] = 0.01  # Adam, hidden layers
     schedule: Schedule = "constant"  # "cosine": the rate falls to 0 along half a cosine
     averaging: float = 0.0  # decay of a running mean of the hidden weights; 0: the last ones
     weight_decay: float = 0.01  # λ of (λ/2N)|W|², N units
@@ -67,13 +90,8 @@ class Recipe:
                 f"hidden must be a tuple of at least one width, like (1000,), got "
                 f"{checks.shown(self.hidden)}"
             )
-        if not isinstance(self.energy, Energy):
-            raise InputError(
-                f"energy must be a PairEnergy, like PairEnergy(0.4), or a FreeEnergy, got "
-                f"{self.energy!r}"
-            )
-        if not isinstance(self.adversary, LocalAdversary | None):
-            raise InputError(f"adversary must be a LocalAdversary or None, got {self.adversary!r}")
+        for number in range(len(widths)):
+            self.lesson(number).check()
         if isinstance(self.pairing, type) or not callable(getattr(self.pairing, "views", None)):
             raise InputError(
                 f"pairing must be ByLabel(), SelfSupervised() or the like, got {self.pairing!r}"
@@ -84,11 +102,15 @@ class Recipe:
             "bias": checks.flag("bias", self.bias),
             "averaging": checks.number("averaging", self.averaging, least=0, below=1),
         }
-        least = {"epochs": 0, "batch_size": 2, "readout_epochs": 0, "seed": 0, "threads": 1}
+        least = {"batch_size": 2, "readout_epochs": 0, "seed": 0, "threads": 1}
         for name, bound in least.items():  # one sample makes no pair
             plain[name] = checks.whole(name, getattr(self, name), least=bound)
-        for name in ("learning_rate", "readout_learning_rate", "ridge"):
+        for name in ("readout_learning_rate", "ridge"):
             plain[name] = checks.number(name, getattr(self, name), above=0)
+        for name, kind in (("epochs", int), ("learning_rate", float)):
+            given = getattr(self, name)
+            each = isinstance(given, tuple)
+            plain[name] = tuple(map(kind, given)) if each else kind(given)
         for name in ("weight_decay", "activity"):
             plain[name] = checks.number(name, getattr(self, name), least=0)
         for name, value in plain.items():  # torch does not take every number of NumPy's
@@ -97,6 +119,21 @@ class Recipe:
             checks.choice("readout", self.readout, get_args(ReadoutKind))
         checks.choice("schedule", self.schedule, get_args(Schedule))
         checks.choice("activation", self.activation, ACTIVATIONS)
+
+    def lesson(self, number: int) -> Lesson:
+        """How the hidden layer ``number`` learns."""
+        entries = []
+        for name in Lesson._fields:
+            values = getattr(self, name)
+            if isinstance(values, tuple):
+                if len(values) != len(self.hidden):
+                    raise InputError(
+                        f"{name} has {len(values)} entries, but there are {len(self.hidden)} "
+                        "hidden layers: give one for each, or one for all"
+                    )
+                values = values[number]
+            entries.append(values)
+        return Lesson(*entries)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON.
@@ -114,34 +151,39 @@ def preset(name: str, *, shape: Sides | None = None, bounded: bool = True) -> di
     """What a preset sets, as fields of a :class:`Recipe`: settings that were measured together.
 
     "paper" is the paper's machine, "table" the one for features of unlike scales. "robust" and
-    "accurate" are for inputs of which there are few: pairs of a free energy and a readout by kernel
-    ridge, convolutions and augmentation for images (``shape``) or a dense layer for anything else,
-    with a local adversary for "robust". bounded: inputs lie in [0, 1], where the adversary stays.
+    "accurate" are for few labels: pairs of a free energy and a readout by kernel ridge, with
+    convolutions and augmentation for images (``shape``) or a dense layer for anything else; and for
+    "robust" a local adversary. bounded: inputs lie in [0, 1], where the adversary stays.
     """
     checks.choice("preset", name, get_args(Preset))
     if name == "paper":
         return {}
     if name == "table":
         return {"energy": PairEnergy(boson_weight=0.3), "weight_decay": 0.001, "bias": True}
+    bounds = (0.0, 1.0) if bounded else (-math.inf, math.inf)
+
+    def adversary(epsilon: float, ramp: float) -> LocalAdversary:
+        """At first without a ramp and without own pairs: the first filters have to begin."""
+        return LocalAdversary(ThreatModel("linf", epsilon, bounds), ramp=ramp, own=ramp > 0)
+
     settings: dict[str, Any] = {
-        "energy": FreeEnergy(2.0),
-        "batch_size": 200,
-        "learning_rate": 0.005,
-        "weight_decay": 0.0,
-        "schedule": "cosine",
-        "epochs": 20,
-        "bias": True,
-        "readout": KernelRidge(),
-    }
-    if shape is not None:
+        "energy": FreeEnergy(5.0), "batch_size": 200, "schedule": "cosine", "weight_decay": 0.0,
+        "activation": "relu", "bias": True, "readout": KernelRidge(),
+    }  # fmt: skip
+    if shape is None:
+        settings |= {"epochs": 100, "learning_rate": 0.01, "adversary": adversary(0.3, 0.9)}
+    else:
         settings |= {
             "image_shape": shape,
-            "hidden": (Conv(32), Conv(64, size=3)),
-            "pairing": Augmented((Affine(shape),)),
+            "pairing": Augmented((Affine(shape, shift=max(shape[-2:]) / 14),)),
+            "hidden": (Conv(32), Conv(64, size=3), Conv(64, size=3, pool=1)),
+            "energy": (FreeEnergy(2.0), FreeEnergy(5.0), FreeEnergy(5.0)),
+            "adversary": (adversary(0.25, 0.0), adversary(0.3, 0.8), adversary(0.25, 0.7)),
+            "epochs": (20, 12, 10),
+            "learning_rate": (0.005, 0.01, 0.005),
         }
-    if name == "robust":
-        bounds = (0.0, 1.0) if bounded else (-math.inf, math.inf)
-        settings["adversary"] = LocalAdversary(ThreatModel("linf", 0.2, bounds))
+    if name == "accurate":
+        del settings["adversary"]
     return settings
 
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from fermibose import __version__
 from fermibose.compute import Interrupted
+from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine.checkpoint import Checkpoint, Records
-from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.inputs import Examples, SplitInputs, count_classes, training_examples
 from fermibose.machine.local_rule import CHUNK, Dense, LocalDense
 from fermibose.machine.loop import Adam, Ending, Stage, compute_settings, train_stages
@@ -71,11 +71,12 @@ class LayerStage:
         generator: torch.Generator,
     ) -> None:
         self.name = f"layer {number + 1}"
-        self.epochs, self.samples = recipe.epochs, len(x)
+        self.lesson = lesson = recipe.lesson(number)
+        self.epochs, self.samples = lesson.epochs, len(x)
         self.layer = net.local_layers[number]
         self.recipe, self.generator, self.y = recipe, generator, y
         # What the frozen layers below make of the inputs is fixed, unless inputs are changed.
-        changed = recipe.pairing.transforms_inputs or recipe.adversary is not None
+        changed = recipe.pairing.transforms_inputs or lesson.adversary is not None
         self.below: Callable[[Tensor], Tensor] | None = None
         with torch.no_grad():
             self.x = x if changed else net.represent(x, number)
@@ -86,10 +87,10 @@ class LayerStage:
             self.split = SplitInputs.of(self.layer, self.x)
         if self.split is not None:
             self.x = self.x[:, self.split.live].contiguous()
-        self.steps = recipe.epochs * -(-len(x) // recipe.batch_size)
+        self.steps = lesson.epochs * -(-len(x) // recipe.batch_size)
         self.optimiser = Adam(
             self.split.parameters() if self.split else self.layer.parameters(),
-            learning_rate=recipe.learning_rate,
+            learning_rate=lesson.learning_rate,
             weight_decay=recipe.weight_decay / self.layer.units,
             cosine=self.steps if recipe.schedule == "cosine" else 0,
             averaging=recipe.averaging,
@@ -97,18 +98,18 @@ class LayerStage:
 
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the pairs of the samples ``index``."""
-        recipe = self.recipe
+        recipe, lesson = self.recipe, self.lesson
         x, labels = recipe.pairing.views(
             self.x.index_select(0, index), self.y.index_select(0, index), self.generator
         )
         layer = self.split.learner if self.split else self.layer
         queries: dict[str, Any] = {}
-        if recipe.adversary is not None:
-            adversary = recipe.adversary.at((self.optimiser.done + 1) / self.steps)
-            perturbed = adversary.perturb(self._head, x, labels, recipe.energy, self.generator)
+        if lesson.adversary is not None:
+            adversary = lesson.adversary.at((self.optimiser.done + 1) / self.steps)
+            perturbed = adversary.perturb(self._head, x, labels, lesson.energy, self.generator)
             queries = {"perturbed": self._below(perturbed)} | adversary.roles
         report = layer.learn_from(
-            self._below(x), labels, recipe.energy, activity=recipe.activity, **queries
+            self._below(x), labels, lesson.energy, activity=recipe.activity, **queries
         )
         self.optimiser.step()
         layer.constrain()
@@ -256,10 +257,11 @@ def _warn_of_collapse(records: Records, recipe: Recipe, x: Tensor) -> None:
 
     The last epoch is measured by d_F, or by the first mini-batch if nothing repels.
     """
-    energy, epoch = recipe.energy, -(-len(x) // recipe.batch_size)
-    if isinstance(energy, FreeEnergy):  # has no scale to collapse to
-        return
+    epoch = -(-len(x) // recipe.batch_size)
     for number in range(1, len(recipe.hidden) + 1):
+        energy = recipe.lesson(number - 1).energy
+        if not isinstance(energy, PairEnergy):  # a free energy has no scale to collapse to
+            continue
         found = records.get(f"layer {number}", {"fermion_distance": [], "boson_distance": []})
         fermion, boson = found["fermion_distance"], found["boson_distance"]
         first, end = next(filter(math.isfinite, fermion), math.nan), _mean(fermion[-epoch:])
