@@ -1,5 +1,7 @@
 """Attacks behind a front end, against a model whose worst point is known."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -12,8 +14,8 @@ from fermibose.threat import LinfBall
 
 
 def steep(k=40.0, t=0.4):
-    layer = LocalPointwise(steepness=(0.0, 1e4), thresholds=(0.0, 1.0))
-    layer.steepness.fill_(k)
+    layer = LocalPointwise(steepness=(0.1, 1e4), thresholds=(0.01, 1.0))
+    layer.log_steepness.fill_(math.log(k))
     layer.threshold.fill_(t)
     return layer
 

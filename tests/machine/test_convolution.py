@@ -111,16 +111,20 @@ def test_the_threshold_is_a_sigmoid_and_learns_by_the_gradient():
     layer.initialise(g)
     np.testing.assert_allclose(layer(x).numpy(), 1 / (1 + np.exp(-3 * (x.numpy() - 0.5))))
     layer.learn_from(x, y, FreeEnergy(3.0))
-    k, t = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (3.0, 0.5))
+    log_k, t = layer.log_steepness.detach().clone(), layer.threshold.detach().clone()
+    k = log_k.requires_grad_().exp()
+    t.requires_grad_()
     PairLoss(FreeEnergy(3.0))(torch.sigmoid(k * (x - t)).flatten(1), y).backward()
-    torch.testing.assert_close((layer.steepness.grad, layer.threshold.grad), (k.grad, t.grad))
+    torch.testing.assert_close(
+        (layer.log_steepness.grad, layer.threshold.grad), (log_k.grad, t.grad)
+    )
 
 
 def test_the_threshold_stays_in_its_range():
     layer = LocalPointwise(steepness=(2.0, 9.0), thresholds=(0.3, 0.4))
     layer.initialise(torch.Generator())
     assert float(layer.threshold) == pytest.approx(0.4)
-    layer.steepness.fill_(1e6)
+    layer.log_steepness.fill_(20.0)
     layer.threshold.fill_(-1.0)
     layer.constrain()
     assert (float(layer.steepness), float(layer.threshold)) == pytest.approx((9.0, 0.3))

@@ -90,7 +90,7 @@ class LocalConv(LocalLayer):
 class LocalPointwise(LocalLayer):
     r"""A threshold h = σ(k(x − t)) of every input by itself, learnt by the same pair energy.
 
-    Two numbers: the steepness k and the threshold t. Unbounded, an adversary drives them to a step
+    Two numbers are learnt: ln k of the steepness k, and the threshold t. Unbounded, an adversary drives them to a step
     at the edge of the range, where the layer keeps nothing; so k stays in ``steepness`` and t in
     ``thresholds``. A change of x by ε moves h by at most kε/4, but far from the threshold by hardly
     anything: a real defence where inputs are nearly binary. It is monotone, so a ball ‖x'−x‖∞ ≤ ε
@@ -107,28 +107,33 @@ class LocalPointwise(LocalLayer):
         super().__init__()
         self.units = 1
         self.bounds = {
-            name: (checks.number(name, low, least=0), checks.number(name, high, least=low))
+            name: (checks.number(name, low, above=0), checks.number(name, high, least=low))
             for name, (low, high) in (("steepness", steepness), ("thresholds", thresholds))
         }
-        self.steepness = nn.Parameter(torch.tensor(3.0), requires_grad=False)
+        self.log_steepness = nn.Parameter(torch.tensor(math.log(3.0)), requires_grad=False)
         self.threshold = nn.Parameter(torch.tensor(0.5), requires_grad=False)
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
         """Begin soft and in the middle: k = 3, t = 1/2, or the nearest that is allowed."""
-        self.steepness.fill_(3.0)
+        self.log_steepness.fill_(math.log(3.0))
         self.threshold.fill_(0.5)
         self.constrain()
 
     @torch.no_grad()
     def constrain(self) -> None:
         """Keep k and t in their ranges."""
-        self.steepness.clamp_(*self.bounds["steepness"])
+        self.log_steepness.clamp_(*map(math.log, self.bounds["steepness"]))
         self.threshold.clamp_(*self.bounds["thresholds"])
 
     def forward(self, x: Tensor) -> Tensor:
         """σ(k(x − t)), the shape of x."""
         return torch.sigmoid(self.steepness * (x - self.threshold))
+
+    @property
+    def steepness(self) -> Tensor:
+        """k."""
+        return self.log_steepness.exp()
 
 
 @dataclass(frozen=True)
