@@ -12,7 +12,7 @@ MUTANTS = [
     ("cli: test images of the training forgotten", "fermibose/cli/subject.py", "elif data is None and", "elif False and", "tests/data/test_cli_subject.py"),
     ("cli: test images asked for ignored", "fermibose/cli/subject.py", " and test_per_class is None:", ":", "tests/data/test_cli_subject.py"),
     ("cli: a damaged record believed", "fermibose/cli/subject.py", "    if not sound:", "    if False:", "tests/data/test_cli_subject.py"),
-    ("cli: idle options of train", "fermibose/cli/train.py", "    _check_idle(recipe.readout, pairing, ridge=ridge, noise=noise, shift=shift)\n", "", "tests/test_cli.py::test_errors_are_one_line_for_people"),
+    ("cli: idle options of train", "fermibose/cli/train.py", "    _check_idle(str(recipe.readout), pairing, ridge=ridge, noise=noise, shift=shift)\n", "", "tests/test_cli.py::test_errors_are_one_line_for_people"),
     ("cli: the noise of pairs lost", "fermibose/cli/train.py", "Noise() if noise is None else Noise(noise)", "Noise()", "tests/test_cli.py::test_noise_shift_and_ridge_reach_the_machine"),
     ("cli: the shift of pairs lost", "fermibose/cli/train.py", "Shift.pixels if shift is None else shift", "Shift.pixels", "tests/test_cli.py::test_noise_shift_and_ridge_reach_the_machine"),
     ("cli: the ridge lost", "fermibose/cli/train.py", "recipe.ridge if ridge is None else ridge", "recipe.ridge", "tests/test_cli.py::test_noise_shift_and_ridge_reach_the_machine"),

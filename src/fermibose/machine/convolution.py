@@ -90,11 +90,11 @@ class LocalConv(LocalLayer):
 class LocalPointwise(LocalLayer):
     r"""A threshold h = σ(k(x − t)) of every input by itself, learnt by the same pair energy.
 
-    Two numbers are learnt: ln k of the steepness k, and the threshold t. Unbounded, an adversary drives them to a step
-    at the edge of the range, where the layer keeps nothing; so k stays in ``steepness`` and t in
-    ``thresholds``. A change of x by ε moves h by at most kε/4, but far from the threshold by hardly
-    anything: a real defence where inputs are nearly binary. It is monotone, so a ball ‖x'−x‖∞ ≤ ε
-    becomes exactly a box, and a fair attack acts behind it
+    Two numbers are learnt: ln k of the steepness k, and the threshold t. Unbounded, an adversary
+    drives them to a step at the edge of the range, where the layer keeps nothing; so k stays in
+    ``steepness`` and t in ``thresholds``. A change of x by ε moves h by at most kε/4, but far from
+    the threshold by hardly anything: a real defence where inputs are nearly binary. It is monotone,
+    so a ball ‖x' − x‖∞ ≤ ε becomes exactly a box, and a fair attack acts behind it
     (:func:`fermibose.attacks.attack_behind`).
     """
 
