@@ -19,7 +19,7 @@ MUTANTS = [
     ("noise meets standardised tables", SCALING, '"per_feature" if bounded else "standard"', '"standard"', LISTED),
     ("tables learn like pictures", ESTIMATOR, 'name = "table" if table else "paper"', 'name = "paper"', f"{TESTS}::test_tables_are_standardised_inside_and_get_settings_of_their_own"),
     ("given parameters are ignored", ESTIMATOR, "if field.name in given}", "if False}", f"{TESTS}::test_parameters_that_are_given_are_kept"),
-    ("self-supervised tables learn like labelled ones", ESTIMATOR, 'scaling.by_feature and isinstance(settings["pairing"], ByLabel)', "scaling.by_feature", f"{TESTS}::test_self_supervised_layers_see_tables_in_the_unit_range"),
+    ("self-supervised tables learn like labelled ones", ESTIMATOR, 'scaling.by_feature and isinstance(pairing, ByLabel)', "scaling.by_feature", f"{TESTS}::test_self_supervised_layers_see_tables_in_the_unit_range"),
     ("thresholds start at 0", "fermibose/machine/local_rule.py", "self.bias.normal_(generator=generator)", "pass", LISTED),
     ("a collapse without a word", TRAINING, "        _warn_of_collapse(records, recipe, inputs)", "        pass", COLLAPSE),
     ("a layer that grows has collapsed", TRAINING, "min(COLLAPSED * aim, first) if aim", "COLLAPSED * aim if aim", COLLAPSE),
