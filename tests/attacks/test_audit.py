@@ -91,7 +91,7 @@ def test_an_honest_net_is_established_with_the_worst_case_of_all_attacks(net, fe
     honest = audit(net, *few, THREAT)
     assert honest.established, honest.verdict
     assert honest.verdict.startswith("robust accuracy established: ")
-    assert len(honest.checks) == 15
+    assert len(honest.checks) == 17
     reference = auto_attack(net, *few, THREAT)
     ours = pgd(net, *few, THREAT, restarts=2)
     worst = (reference.robust & ours.robust).double().mean()
@@ -469,7 +469,7 @@ def test_a_check_that_cannot_run_says_why_and_leaves_the_others_alone(net, few, 
     assert check.outcome == "inconclusive"
     assert check.evidence == "could not be checked: RuntimeError: out of order"
     assert found.established
-    assert len(found.checks) == 15
+    assert len(found.checks) == 17
     assert found.verdict.endswith(f"chance at large ε ({check.evidence})")
     monkeypatch.setattr(auditing, "true_gradient", broken)
     assert not audit(net, *few, THREAT, square_queries=1).established  # it rests on this one

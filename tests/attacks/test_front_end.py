@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from fermibose.attacks import ThreatModel, attack_behind, front_end, pgd
+from fermibose.attacks import ThreatModel, attack_behind, audit, front_end, pgd
 from fermibose.attacks.front_end import carry_back
+from fermibose.attacks.masking import Probe, cross_entropy_suffices
+from fermibose.attacks.victim import victim_of
 from fermibose.errors import InputError
 from fermibose.machine import FermiBoseNet, LocalPointwise, Pointwise
 from fermibose.threat import LinfBall
@@ -100,3 +102,42 @@ def test_the_front_end_of_a_net_is_found_and_what_is_none_is_refused():
         attack_behind(Down(), nn.Linear(9, 3), x, y, threat, show=False)
     with pytest.raises(InputError, match="linf"):
         attack_behind(front, rest, x, y, ThreatModel("l2", 0.1), show=False)
+
+
+def test_the_audit_is_not_taken_in_by_a_steep_threshold_and_names_loose_cross_entropy():
+    """A step of float32: in front of it gradients vanish, behind it nothing is hidden."""
+    rest, _, x = linear_behind(4)
+    net = FermiBoseNet(12, (Pointwise(steepness=(0.1, 1e4), thresholds=(0.01, 1.0)),), 2)
+    net.local_layers[0].log_steepness.fill_(math.log(3000.0))
+    net.readout.weight.copy_(rest.weight.T)
+    x = x.float()[:100]
+    y = net(x).argmax(1)
+    found = audit(net, x, y, ThreatModel("linf", 0.1), square_queries=50, show=False)
+    named = {check.name: check for check in found.checks}
+    assert named["front end hides nothing"].outcome == "FAILED"
+    assert not found.established
+    exact = attack_behind(*front_end(net), x, y, ThreatModel("linf", 0.1), show=False)
+    assert found.robust_accuracy <= exact.robust_accuracy + 0.02
+    # The same without the step: nothing is in front, and the other checks do not mind.
+    plain = nn.Linear(12, 2)
+    plain.load_state_dict(rest.float().state_dict())
+    honest = audit(plain, x, plain(x).argmax(1), ThreatModel("linf", 0.02), show=False)
+    assert {c.name: c for c in honest.checks}["front end hides nothing"].outcome == "passed"
+
+
+@pytest.mark.parametrize(("gain", "outcome"), [(1.0, "passed"), (1e-7, "inconclusive")])
+def test_logits_too_small_for_a_cross_entropy_are_flagged(gain, outcome):
+    """At 10⁻⁷ the softmax is flat to rounding, and its gradient is noise; a margin has none."""
+    g = torch.Generator().manual_seed(0)
+    net = nn.Sequential(nn.Linear(20, 30), nn.Tanh(), nn.Linear(30, 4))
+    with torch.no_grad():
+        for p in net.parameters():
+            p.normal_(generator=g)
+        net[2].weight.mul_(gain)
+        net[2].bias.zero_()
+    x = torch.rand(150, 20, generator=g)
+    y = net(x).argmax(1)
+    threat = ThreatModel("linf", 0.05)
+    with victim_of(net, x, y, threat) as victim:
+        probe = Probe(victim, victim.correct, threat, 0.02, 0)
+        assert cross_entropy_suffices(probe).outcome == outcome

@@ -14,6 +14,7 @@ from fermibose.attacks import black_box, masking
 from fermibose.attacks.auto import QUERIES, attack_by_ensemble, check_attack, ensemble
 from fermibose.attacks.binarisation import binarised
 from fermibose.attacks.faithful import Witness, same_answers, true_gradient
+from fermibose.attacks.front_end import nothing_hidden
 from fermibose.attacks.gradient import attack_by_gradient, pgd_ascent
 from fermibose.attacks.masking import Check, Probe
 from fermibose.attacks.victim import (
@@ -167,6 +168,8 @@ def _questions(
         "chance at large ε": masking.chance,
         "converged in restarts": masking.restarts,
         "rescaling finds no more": masking.rescaled,
+        "cross-entropy is as strong as margins": masking.cross_entropy_suffices,
+        "front end hides nothing": nothing_hidden,
         "float64 finds no more": masking.precision,
         "white box beats finite differences": black_box.finite_differences,
         "white box beats transfer": partial(black_box.transfer, rival=rival),

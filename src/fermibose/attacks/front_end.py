@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fermibose.attacks.gradient import PGD_LOSSES, PGD_STEPS, PgdLoss, pgd_ascent, tries_of
+from fermibose.attacks.masking import Check, Probe, percent
 from fermibose.attacks.victim import AttackResult, seeded, victim_of
 from fermibose.errors import InputError
 from fermibose.machine import FermiBoseNet, LocalPointwise
@@ -113,6 +114,25 @@ def attack_behind(
 
 def _monotone(box: Box, middle: Tensor) -> bool:
     return bool(((box.lower <= middle) & (middle <= box.upper)).all())
+
+
+def nothing_hidden(probe: Probe) -> Check:
+    """Behind the threshold a net begins with, an attack must find nothing that others missed.
+
+    What is found there is an adversarial example, wherever the gradient in front has vanished.
+    """
+    name, parts = "front end hides nothing", front_end(probe.victim.model)
+    if parts is None or probe.threat.norm != "linf":
+        why = "the model does not begin with a threshold" if parts is None else "the norm is not ℓ∞"
+        return Check(name, True, why)
+    victim = probe.victim
+    found = attack_behind(
+        *parts, victim.x, victim.y, probe.threat, seed=probe.seed, show=False
+    )  # fmt: skip
+    probe.missed(found.examples)
+    missed = float((~found.robust & probe.withstood).double().mean())
+    evidence = f"PGD in the box behind it fools {percent(missed)} that withstood the white box"
+    return Check(name, probe.allows(missed), evidence, {"missed": missed})
 
 
 @torch.no_grad()

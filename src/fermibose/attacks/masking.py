@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from fermibose.attacks.auto import attack_by_ensemble
 from fermibose.attacks.gradient import (
     attack_by_gradient,
     cross_entropy,
@@ -242,6 +243,26 @@ def restarts(probe: Probe) -> Check:
         probe.allows(missed),
         f"{RESTARTS} more random starts fool {percent(missed)} that withstood the white box",
         {"missed": missed},
+    )
+
+
+def cross_entropy_suffices(probe: Probe) -> Check:
+    """A flag on models for which attacks that climb the cross-entropy are loose.
+
+    Where logits are small (of a ridge regression, say) or saturated, APGD-CE leaves images that a
+    margin finds. The verdict here rests on both, so it stands; a number by cross-entropy alone
+    would not.
+    """
+    apgd = attack_by_ensemble(
+        probe.victim, probe.threat, attacks=["apgd-ce"], seed=probe.seed, show=False
+    )
+    margin_finds = ~probe.pgd(losses="margin").robust
+    loose = float((apgd.robust & margin_finds).double().mean())
+    return Check(
+        "cross-entropy is as strong as margins",
+        True if probe.allows(loose) else None,
+        f"{percent(loose)} withstand APGD on the cross-entropy and fall to PGD on the margin",
+        {"loose": loose},
     )
 
 
