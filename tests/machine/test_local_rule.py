@@ -51,7 +51,7 @@ def test_force_is_that_of_the_loop_over_pairs(pair, size, units, classes, seed, 
     energies,
     st.integers(2, 40),
     st.integers(1, 30),
-    st.sampled_from(["half_tanh", "tanh"]),
+    st.sampled_from(["half_tanh", "tanh", "relu"]),
     st.booleans(),
     st.sampled_from([0.0, 0.3]),
     st.integers(0, 10**6),
@@ -65,7 +65,8 @@ def test_layer_gradient_is_that_of_autograd(pair, size, units, activation, bias,
     weight = layer.weight.detach().clone().requires_grad_()
     offset = layer.bias.detach().clone() if bias else torch.zeros(units, dtype=torch.float64)
     z = x @ weight + offset.requires_grad_()
-    h = (1 + torch.tanh(z)) / 2 if activation == "half_tanh" else torch.tanh(z)
+    maps = {"half_tanh": lambda z: (1 + torch.tanh(z)) / 2, "tanh": torch.tanh, "relu": torch.relu}
+    h = maps[activation](z)
     i, j = torch.triu_indices(size, size, 1)
     d2 = (h[i] - h[j]).square().mean(1)
     loss = pair.energy(d2, labels[i] == labels[j]).mean() + activity * h.abs().mean()
