@@ -34,8 +34,10 @@ def linear_behind(seed=0, inputs=12):
     return rest.double(), w.double(), x.double()
 
 
+@pytest.mark.parametrize("losses", ["margin", "targeted"])
 @pytest.mark.parametrize("eps", [0.02, 0.1, 0.3])
-def test_it_is_exact_for_a_linear_model_behind_a_steep_threshold(eps):
+def test_it_is_exact_for_a_linear_model_behind_a_steep_threshold(eps, losses):
+    """By climbing, whose steps have to fit the box, and by a leap to its corner."""
     rest, w, x = linear_behind()
     front = steep().double()
     score = front(x) @ w
@@ -44,7 +46,7 @@ def test_it_is_exact_for_a_linear_model_behind_a_steep_threshold(eps):
     sign = torch.where(y == 0, 1.0, -1.0)[:, None]
     worst = torch.where(sign * w > 0, lower, upper) @ w  # every term as small as it can be
     robust = worst * sign[:, 0] > 0
-    found = attack_behind(front, rest, x, y, ThreatModel("linf", eps), show=False)
+    found = attack_behind(front, rest, x, y, ThreatModel("linf", eps), losses=losses, show=False)
     assert torch.equal(found.robust, robust)
     assert 0 < int(robust.sum()) < 400
 
