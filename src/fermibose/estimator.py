@@ -94,16 +94,18 @@ class FermiBoseEstimator(BaseEstimator):
         if name == "auto":
             table = scaling.by_feature and isinstance(pairing, ByLabel)
             name = "table" if table else "paper"
-        chosen = preset(name, shape=shape, bounded=not scaling.by_feature)
-        chosen.setdefault("bias", scaling.by_feature)
         given = {key: value for key, value in self.get_params().items() if not _left(value)}
+        if isinstance(given.get("hidden"), Sequence):
+            given["hidden"] = tuple(given["hidden"])
+        hidden = given.get("hidden")
+        dense = isinstance(hidden, tuple) and all(map(checks.is_whole, hidden))
+        chosen = preset(name, shape=shape, dense=dense, bounded=not scaling.by_feature)
+        chosen.setdefault("bias", scaling.by_feature)
         if "hidden" in given:  # of which the preset cannot know how many there are
             chosen = {
                 k: v[-1] if k in Lesson._fields and isinstance(v, tuple) else v
                 for k, v in chosen.items()
             }
-            if isinstance(given["hidden"], Sequence):
-                given["hidden"] = tuple(given["hidden"])
         energies = chosen.pop("energy", PairEnergy())
         named = {key: given[key] for key in OF_ENERGY if key in given}
         energy = (

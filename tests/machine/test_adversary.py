@@ -1,5 +1,7 @@
 """The local adversary: what it climbs, where it stays, and what a layer learns from it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -148,3 +150,22 @@ def test_a_net_with_everything_tells_digits_apart_and_its_description_is_plain(t
     steepness = float(net.local_layers[0].steepness)
     assert 1 <= steepness <= 50
     assert steepness != 3.0
+
+
+def test_each_layer_may_have_a_lesson_of_its_own():
+    x, y = digits()
+    energies = (FreeEnergy(2.0), PairEnergy(0.3), FreeEnergy(4.0))
+    adversaries = (LocalAdversary(), None, LocalAdversary(own=True))
+    each = {"energy": energies, "adversary": adversaries, "learning_rate": (0.1, 0.01, 1e-9)}
+    recipe = replace(RECIPE, epochs=(1, 2, 4), averaging=0.0, **each)
+    training = train(x, y, recipe, show=False)
+    batches = [len(training.history[f"layer {n}"]["energy"]) for n in (1, 2, 3)]
+    assert batches == [3, 6, 12]
+    assert [recipe.lesson(n).energy for n in range(3)] == list(energies)
+    twin = train(x, y, replace(recipe, epochs=(1, 2, 0)), show=False).net
+    last, untaught = (net.local_layers[2].weight for net in (training.net, twin))
+    torch.testing.assert_close(last, untaught, atol=1e-6, rtol=0)  # at a rate of 10⁻⁹
+    with pytest.raises(InputError, match="epochs has 2 entries, but there are 3 hidden layers"):
+        replace(RECIPE, epochs=(1, 2))
+    with pytest.raises(InputError, match="learning_rate"):
+        replace(RECIPE, learning_rate=(0.1, 0.0, 0.1))

@@ -147,13 +147,16 @@ class Recipe:
 Preset = Literal["paper", "table", "robust", "accurate"]
 
 
-def preset(name: str, *, shape: Sides | None = None, bounded: bool = True) -> dict[str, Any]:
+def preset(
+    name: str, *, shape: Sides | None = None, dense: bool = False, bounded: bool = True
+) -> dict[str, Any]:
     """What a preset sets, as fields of a :class:`Recipe`: settings that were measured together.
 
     "paper" is the paper's machine, "table" the one for features of unlike scales. "robust" and
     "accurate" are for few labels: pairs of a free energy and a readout by kernel ridge, with
-    convolutions and augmentation for images (``shape``) or a dense layer for anything else; and for
-    "robust" a local adversary. bounded: inputs lie in [0, 1], where the adversary stays.
+    augmentation and convolutions for images (``shape``) or a dense layer for anything else; and for
+    "robust" a local adversary. dense: no convolutions for images either. bounded: inputs lie in
+    [0, 1], where the adversary stays.
     """
     checks.choice("preset", name, get_args(Preset))
     if name == "paper":
@@ -170,12 +173,13 @@ def preset(name: str, *, shape: Sides | None = None, bounded: bool = True) -> di
         "energy": FreeEnergy(5.0), "batch_size": 200, "schedule": "cosine", "weight_decay": 0.0,
         "activation": "relu", "bias": True, "readout": KernelRidge(),
     }  # fmt: skip
-    if shape is None:
+    if shape is not None:
+        copies = Affine(shape, shift=max(shape[-2:]) / 14)
+        settings |= {"image_shape": shape, "pairing": Augmented((copies,))}
+    if shape is None or dense:
         settings |= {"epochs": 100, "learning_rate": 0.01, "adversary": adversary(0.3, 0.9)}
     else:
         settings |= {
-            "image_shape": shape,
-            "pairing": Augmented((Affine(shape, shift=max(shape[-2:]) / 14),)),
             "hidden": (Conv(32), Conv(64, size=3), Conv(64, size=3, pool=1)),
             "energy": (FreeEnergy(2.0), FreeEnergy(5.0), FreeEnergy(5.0)),
             "adversary": (adversary(0.25, 0.0), adversary(0.3, 0.8), adversary(0.25, 0.7)),
