@@ -25,9 +25,8 @@ from fermibose.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fermibose_paper.engines import Engine
     from fermibose_paper.page import Table
-    from fermibose_paper.run import Outcome
+    from fermibose_paper.run import Engine, Outcome
     from fermibose_paper.scale import Scale
     from fermibose_paper.store import Row, Store
     from fermibose_paper.verdict import Verdict
@@ -70,7 +69,8 @@ def reproduce(
 
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
     """
-    from fermibose_paper.engines import dask_is_installed, engine_named
+    from fermibose_paper.cluster import dask_is_installed
+    from fermibose_paper.run import engine_named
     from fermibose_paper.store import Store
 
     names = _chosen(figures)

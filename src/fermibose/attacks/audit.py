@@ -26,8 +26,8 @@ from fermibose.attacks.victim import (
     victim_of,
 )
 from fermibose.checks import number, whole
+from fermibose.compute import Advance, progress_bar
 from fermibose.errors import InputError
-from fermibose.progress import Advance, progress_bar
 
 
 @dataclass(frozen=True)

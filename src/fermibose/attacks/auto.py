@@ -23,8 +23,8 @@ from fermibose.attacks.victim import (
     victim_of,
 )
 from fermibose.checks import whole
+from fermibose.compute import Advance, progress_bar
 from fermibose.errors import FermiboseError, InputError
-from fermibose.progress import Advance, progress_bar
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}

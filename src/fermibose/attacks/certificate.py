@@ -16,9 +16,9 @@ from fermibose.attacks.curves import Curve, checked_strengths
 from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.attacks.victim import Victim, versions, victim_of
 from fermibose.checks import choice
+from fermibose.compute import progress_bar
 from fermibose.errors import InputError
 from fermibose.machine import FermiBoseNet
-from fermibose.progress import progress_bar
 
 _BISECTIONS = 14  # radii come out within 2⁻¹⁴ of their upper limit, from below
 _DOUBLINGS = 20  # of that limit, where a bound holds beyond the radius of the linearised margins

@@ -30,8 +30,8 @@ from fermibose.attacks.gradient import (
 from fermibose.attacks.threat import LARGEST, Images, ThreatModel, ball_around
 from fermibose.attacks.victim import Victim, seeded, versions, victim_of
 from fermibose.checks import choice, number
+from fermibose.compute import progress_bar
 from fermibose.errors import InputError
-from fermibose.progress import progress_bar
 from fermibose.statistics import summary
 
 Floats = npt.NDArray[np.float64]

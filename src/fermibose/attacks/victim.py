@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from fermibose import compute
 from fermibose.attacks.threat import Images, ThreatModel
 from fermibose.checks import choice, whole
+from fermibose.compute import progress_bar
 from fermibose.errors import InputError
-from fermibose.progress import progress_bar
 
 ZERO_GRADIENT = "the gradient was exactly zero"  # how the flag begins
 

@@ -23,9 +23,8 @@ import numpy as np
 from fermibose.cavity.channel import DivergenceError, LatticeError, PairChannel
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.checks import number, whole
-from fermibose.compute import threads
+from fermibose.compute import Advance, progress_bar, threads
 from fermibose.errors import InputError
-from fermibose.progress import Advance, progress_bar
 from fermibose.theory import (
     Array,
     Overlaps,

@@ -23,9 +23,8 @@ from fermibose.cavity.diagnostics import effective_size, r_hat
 from fermibose.cavity.ground import Landscape
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.checks import number, whole
-from fermibose.compute import threads
+from fermibose.compute import progress_bar, threads
 from fermibose.errors import InputError
-from fermibose.progress import progress_bar
 from fermibose.statistics import summary
 from fermibose.theory import Array, Predictions, Problem
 
