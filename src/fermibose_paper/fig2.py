@@ -214,5 +214,5 @@ def draw_inset(box: Any, inset: Found, *, last: bool) -> None:
     box.grid(False)
     box.set_xticks([-1, 0, 1] if last else [])
     box.tick_params(labelsize=7)
-    settled = "" if inset["converged"] else ", last sweep"
-    box.set_title(f"Δ = {inset['delta']:g}{settled}", fontsize=7, pad=1)
+    note = "" if inset["converged"] else ", last sweep"
+    box.set_title(f"Δ = {inset['delta']:g}{note}", fontsize=7, pad=1)

@@ -17,6 +17,7 @@ from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
 from fermibose.theory import Problem, Solution, solve
 from fermibose_paper.job import Job, measurement
+from fermibose_paper.page import Table
 from fermibose_paper.scale import Scale, unique
 from fermibose_paper.series import Floats, Run, finished, legend
 from fermibose_paper.store import Row
@@ -232,8 +233,8 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
     return found + _walk_verdicts(rows)
 
 
-def table(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Under HEAD: mean ± standard error of the instances that converged, then the theory."""
+def tables(rows: Sequence[Row], scale: Scale) -> list[Table]:
+    """Means of the instances that converged, then the theory."""
     lines = []
     for alpha, beta in POINTS:
         runs = _runs(rows, "amp", alpha, beta)
@@ -248,7 +249,7 @@ def table(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             lines.append(
                 (f"{alpha:g}", f"{beta:g}", "∞", f"AT = {theory.at_eigenvalue:.2f}", *exact)
             )
-    return lines
+    return [Table(HEAD, lines, "AMP: mean ± standard error where it converged")]
 
 
 def _walk_verdicts(rows: Sequence[Row]) -> list[Verdict]:
@@ -362,9 +363,9 @@ def chance(values: Sequence[Sequence[float]], expected: Sequence[float]) -> floa
     """
     sample: Floats = np.array(values, dtype=float).reshape(len(values), len(expected))
     n, k = sample.shape
-    spread = np.atleast_2d(np.cov(sample.T)) if n >= k + 2 else np.zeros((k, k))
-    if np.linalg.matrix_rank(spread) < k:
+    covariance = np.atleast_2d(np.cov(sample.T)) if n >= k + 2 else np.zeros((k, k))
+    if np.linalg.matrix_rank(covariance) < k:
         return None
     off = sample.mean(0) - np.asarray(expected)
-    squared = n * off @ np.linalg.solve(spread, off)
+    squared = n * off @ np.linalg.solve(covariance, off)
     return float(fisher.sf(squared * (n - k) / (k * (n - 1)), k, n - k))

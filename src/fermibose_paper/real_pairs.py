@@ -18,6 +18,7 @@ from fermibose.plotting import COLOURS
 from fermibose.statistics import summary
 from fermibose.theory import DataTheory, Problem, from_dataset
 from fermibose_paper.job import Job, measurement
+from fermibose_paper.page import Table
 from fermibose_paper.scale import Scale
 from fermibose_paper.series import finished, legend
 from fermibose_paper.store import Row
@@ -32,6 +33,13 @@ PAIRS: Sequence[tuple[str, int, int]] = (
     ("fashion-mnist", 0, 6),
     ("fashion-mnist", 7, 9),
 )
+# What is told of a pair: its title, the unit in which it is told, and digits
+QUANTITIES = {
+    "accuracy": ("accuracy (%)", 100, 2),
+    "fermion_distance": ("D_F²", 1, 3),
+    "boson_distance": ("D_B²", 1, 3),
+    "training_energy": ("1000 · mean training H", 1000, 2),
+}
 JUDGED = 200  # images from which on a prediction must hold
 _BUNDLED = "mnist5k"
 
@@ -189,6 +197,35 @@ def pair_verdicts(rows: Sequence[Row], figure: str) -> list[Verdict]:
                 )
             )  # fmt: skip
     return verdicts
+
+
+def pair_table(rows: Sequence[Row]) -> Table:
+    """What is predicted, what units on images reach and what those on Gaussian surrogates reach."""
+    lines = []
+    for dataset, first, second in _known(rows):
+        columns = [
+            [_cell(scale * p, *reached, scale=scale, digits=digits)
+             for p, *reached in zip(predicted, *units.values(), strict=True)]
+            for name, (_, scale, digits) in QUANTITIES.items()
+            for _, predicted, units in [_curves(rows, (first, second), dataset, name)]
+        ]  # fmt: skip
+        sizes = _curves(rows, (first, second), dataset, "accuracy")[0]
+        lines += [
+            (f"{dataset} {first}/{second}", str(n), *cells)
+            for n, *cells in zip(sizes, *columns, strict=True)
+        ]
+    head = ("classes", "n", *(title for title, _, _ in QUANTITIES.values()))
+    return Table(head, lines, "Theory / real images / Gaussian surrogate (standard error)")
+
+
+def _cell(predicted: float, *reached: list[float], scale: float, digits: int) -> str:
+    """89.14 / 89.49(97) / 89.80(37): standard errors in units of the last digit."""
+    told = [f"{predicted:.{digits}f}"]
+    for values in reached:
+        found = summary(values, scale=scale)
+        error = "" if np.isnan(found.error) else f"({round(found.error * 10**digits)})"
+        told.append(f"{found.mean:.{digits}f}{error}" if values else "—")
+    return " / ".join(told)
 
 
 def _known(rows: Sequence[Row]) -> list[tuple[str, int, int]]:

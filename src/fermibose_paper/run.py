@@ -139,12 +139,12 @@ class Outcome:
     """What a run leaves."""
 
     rows: list[Row]  # one per job, in the order of the jobs
-    computed: int  # jobs that this run has computed; the others were stored already
+    computed: int  # jobs that this sweep has computed; the others were stored already
     interrupted: bool  # Ctrl-C ended it: some rows have neither a result nor an error
 
     @property
     def failures(self) -> list[Row]:
-        """The rows that have an error instead of a result; they are tried again by the next run."""
+        """The rows that have an error instead of a result; the next sweep tries them again."""
         return [row for row in self.rows if row.error is not None]
 
 
@@ -174,15 +174,15 @@ def run(
     _check_names(jobs)
     if time_limit is not None:
         number("time_limit", time_limit, above=0)
-    with ExitStack() as mine:  # an engine that is given stays open for the next run
+    with ExitStack() as mine:  # an engine that is given stays open for the next sweep
         if not isinstance(engine, Engine):
             engine = mine.enter_context(engine_named(engine))
         store = store if isinstance(store, Store) else Store(store)
-        return _Run(jobs, store, engine, time_limit).finish(show)
+        return _Sweep(jobs, store, engine, time_limit).finish(show)
 
 
-class _Run:
-    """One run of a list of jobs: those still to do, and the loop that does them."""
+class _Sweep:
+    """One sweep over a list of jobs: those still to do, and the loop that does them."""
 
     def __init__(
         self, jobs: list[Job], store: Store, engine: Engine, time_limit: float | None

@@ -111,10 +111,10 @@ def draw_series(ax: Any, found: Series, coupling: str) -> None:
     if not len(found):
         return
     fewest, most = found.fewest, found.seeds
-    runs = f"{most} seed{'s' * (most > 1)}" if fewest == most else f"{fewest} to {most} seeds"
+    seeds = f"{most} seed{'s' * (most > 1)}" if fewest == most else f"{fewest} to {most} seeds"
     bars = np.nan_to_num(found.error)
     look = {"color": COLOUR[coupling], "fmt": "-", "linewidth": 1.3, "elinewidth": 0.8}
-    ax.errorbar(found.x, found.mean, bars, label=f"{coupling} ({runs})", **look)
+    ax.errorbar(found.x, found.mean, bars, label=f"{coupling} ({seeds})", **look)
 
 
 def draw_band(

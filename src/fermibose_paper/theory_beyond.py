@@ -18,7 +18,8 @@ from fermibose.statistics import summary
 from fermibose.theory import Problem, Solution, dynamics, solve
 from fermibose_paper.instances import two_sigma
 from fermibose_paper.job import Job, measurement
-from fermibose_paper.real_pairs import PAIRS, draw_pair, pair_jobs, pair_verdicts
+from fermibose_paper.page import Table
+from fermibose_paper.real_pairs import PAIRS, draw_pair, pair_jobs, pair_table, pair_verdicts
 from fermibose_paper.scale import Scale
 from fermibose_paper.series import Run, finished, legend
 from fermibose_paper.store import Row
@@ -166,6 +167,11 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         for batch in BATCHES:
             found += _online_verdicts(rows, rate, batch)
     return found + pair_verdicts(rows, NAME)
+
+
+def tables(rows: Sequence[Row], scale: Scale) -> list[Table]:
+    """Pairs of classes, all that was measured of them."""
+    return [pair_table(rows)]
 
 
 @cache

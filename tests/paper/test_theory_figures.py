@@ -174,10 +174,10 @@ def test_sizes_are_judged_in_standard_errors_of_what_converged():
     assert found["M in standard errors from theory"].tolerance == pytest.approx(two_sigma(3))
     few = {v.claim.split(": ")[1]: v for v in instances.verdicts(rows[:2], quick())}
     assert few["M in standard errors from theory"].word == "not measured"
-    line = instances.table(rows)[1]
+    line = instances.tables(rows, quick())[0].rows[1]
     assert line[:4] == ("0.5", "50", "200", "3 of 4")
     assert line[4].startswith(f"{statistics.mean(values):.4f} ± ")
-    assert instances.table(rows)[-1][4] == f"{theory.M:.4f}"
+    assert instances.tables(rows, quick())[0].rows[-1][4] == f"{theory.M:.4f}"
 
 
 def test_all_quantities_of_enough_instances_are_judged_together():

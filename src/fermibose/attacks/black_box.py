@@ -57,7 +57,7 @@ class _Pupil(nn.Module):
     def __init__(self, victim: Victim, threat: ThreatModel, seed: int) -> None:
         super().__init__()
         x = victim.x.float().flatten(1)
-        self.centre, self.spread = x.mean(), x.std().clamp(min=1e-12)
+        self.centre, self.width = x.mean(), x.std().clamp(min=1e-12)
         generator = seeded(seed, x.device)
         shapes = ((x.shape[1], HIDDEN), (HIDDEN, victim.classes))
         self.weights: list[Tensor] = []
@@ -84,7 +84,7 @@ class _Pupil(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The logits it believes in, of order one."""
         first, last = self.weights
-        h: Tensor = (x.flatten(1) - self.centre) / self.spread
+        h: Tensor = (x.flatten(1) - self.centre) / self.width
         return (h @ first).relu() @ last
 
 

@@ -104,8 +104,8 @@ class SampleChannel:
         total = p.sum(1)
         p /= total[:, None]
         mean = np.einsum("ik,ik->i", p, d)
-        spread = np.einsum("ik,ik,ik->i", p, d, d) - mean**2
-        if self.step > _COARSEST * math.sqrt(max(float(spread.min()), 0.0)):
+        variance = np.einsum("ik,ik,ik->i", p, d, d) - mean**2
+        if self.step > _COARSEST * math.sqrt(max(float(variance.min()), 0.0)):
             raise LatticeError(
                 "some density is narrower than the lattice can tell: use a smaller beta or a "
                 "larger delta"
@@ -114,7 +114,7 @@ class SampleChannel:
         return Tilted(
             log_z=top + np.log(total * self.step) - np.log(2 * math.pi * V) / 2,
             f=mean / V,
-            df=(spread - V) / V**2,
+            df=(variance - V) / V**2,
             phi=np.einsum("ik,ik->i", p, values),
             phi2=np.einsum("ik,ik,ik->i", p, values, values),
             density=density.reshape(2, -1),
