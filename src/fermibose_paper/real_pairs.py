@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fermibose.cavity import Instance, Pairs, Samples, ground_state
+from fermibose.cavity import GroundState, Instance, Pairs, Samples, ground_state
 from fermibose.data import Dataset, load_dataset, surrogate
 from fermibose.plotting import COLOURS
 from fermibose.statistics import summary
-from fermibose.theory import DataTheory, Problem, from_dataset
+from fermibose.theory import Array, DataTheory, Problem, from_dataset
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.page import Table
 from fermibose_paper.scale import Scale
@@ -109,14 +110,7 @@ def measure_unit(
     chosen = rng.permutation(len(data.x_train))[:n]
     x, y = theory.project(data.x_train[chosen]), _signs(data.y_train[chosen], pair)
     new, labels = theory.project(data.x_test), _signs(data.y_test, pair)
-    test = Pairs(np.stack([new[:1], new[-1:]]), np.stack([labels[:1], labels[-1:]]))
-    between = x[y > 0].mean(0) - x[y < 0].mean(0)
-    instance = Instance(theory.problem, Samples(x, y, y), test, seed)
-    ends = [
-        ground_state(instance, restarts=1, start=length * between / (between @ between))
-        for length in (0.3, 4.0)  # fermions just apart, or all outputs saturated
-    ]
-    best = min(ends, key=lambda end: end.energy)
+    best = trained_unit(theory.problem, x, y)
     w = best.weights * np.sign((y * (x @ best.weights)).mean())
     z = new @ w
     outputs = [np.tanh(z[labels == sign]) for sign in (-1, 1)]
@@ -129,6 +123,18 @@ def measure_unit(
         "training_energy": best.training_loss,
         "converged": best.converged,
     }
+
+
+def trained_unit(problem: Problem, x: Array, y: NDArray[np.int64]) -> GroundState:
+    """The lower of the minima downhill from a short and from a long vector between the classes."""
+    between = x[y > 0].mean(0) - x[y < 0].mean(0)
+    test = Pairs(np.stack([x[:1], x[-1:]]), np.stack([y[:1], y[-1:]]))  # an instance needs some
+    instance = Instance(problem, Samples(x, y, y), test, 0)
+    ends = [
+        ground_state(instance, restarts=1, start=length * between / (between @ between))
+        for length in (0.3, 4.0)  # fermions just apart, or all outputs saturated
+    ]
+    return min(ends, key=lambda end: end.energy)
 
 
 def _signs(y: Any, pair: Sequence[int]) -> Any:
