@@ -86,34 +86,40 @@ def heat():
 def turns():
     """Instances of 4 on which AMP converges, and sweeps until it does."""
     made = [sample_instance(Problem(alpha=0.8), 100, seed=s) for s in range(4)]
-    for changed in ({"TURN": 25}, {"TURN": 100}, {"CLOSE": 1e-3}, {"CLOSE": 1e-1}, {}):
+    for changed in (
+        {"TURN": 25},
+        {"TURN": 100},
+        {"CLOSE": 1e-3},
+        {"CLOSE": 1e-1},
+        {"TURN": 50, "CLOSE": 1e-2},
+    ):
         with patch.multiple(messages, **changed):
             found = [amp(instance) for instance in made]
         sweeps = [f.iterations for f in found if f.converged]
-        print(f"{changed or 'as it is'}   {sweeps}")
+        print(f"{changed}   {sweeps}")
 
 
 def memories():
     """Sweeps of BP until it converges, of 3 instances."""
     made = [sample_instance(Problem(alpha=0.8), 40, seed=s) for s in range(3)]
     for memory in (2, 4, 6, 10):
-        with patch.object(bp, "_MEMORY", memory):
+        with patch.object(bp._Bp, "memory", memory):
             found = [belief_propagation(instance, max_iterations=150) for instance in made]
         print(f"_MEMORY {memory:2d}   {[f.iterations if f.converged else None for f in found]}")
 
 
 def worth():
-    """Time of the fermion force by its series over that pair by pair, at n·modes = n₊n₋."""
+    """Time of a gradient with the series of the fermion force over that pair by pair."""
     problem = Problem(samples=1.0, pairing="all")
     modes = forces.fitted_series(problem.pair_energy, 2.0).coefficients.size
-    n = 4 * modes  # n₊ = n₋ = n/2
-    instance = sample_instance(problem, n, seed=0)
-    w, times = np.ones((n, 1)), {}
-    for name, bound in (("series", 0.0), ("pairs", 1e9)):
-        with patch.object(forces, "_WORTH", bound):
-            landscape = Landscape(instance)
-        times[name] = min(timed(landscape, w) for _ in range(20))
-    print(f"{modes} modes, {n} samples: {times['series'] / times['pairs']:.2f}")
+    for ratio in (0.25, 0.5, 1.0):  # n₊n₋ over n·modes, of classes of n/2
+        n = round(4 * modes * ratio)
+        instance, times = sample_instance(problem, n, seed=0), []
+        for bound in (0.0, 1e9):
+            with patch.object(forces, "_WORTH", bound):
+                landscape = Landscape(instance)
+            times.append(min(timed(landscape, np.ones((n, 1))) for _ in range(20)))
+        print(f"n₊n₋ = {ratio:g} n·modes, n = {n}   {times[0] / times[1]:.2f}")
 
 
 def timed(landscape, w):

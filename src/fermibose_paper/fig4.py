@@ -34,7 +34,9 @@ Floats = npt.NDArray[np.float64]
 
 BANDWIDTH = 0.012  # in d_F, of the smoothing: evens out the published step of 0.005, no coarser one
 PLATEAU = 1.0  # the accuracy is stationary beyond this d_F
-STATIONARY = 0.3  # points (%) within which it then stays, where noise allows
+STATIONARY = (
+    0.3  # points (%) within which it then stays: the published curve, smoothed, within 0.25
+)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from fermibose.attacks.threat import ThreatModel, ball_around
 from fermibose.attacks.victim import Victim, misclassified, seeded
 
 HIDDEN, ROUNDS = 200, 400  # units of the pupil, and its steps of Adam
+# benchmarks/audit.py tells which masks these find.
 SURVIVORS = 60  # images that finite differences are tried on
 SPANS = (0.5, 0.1)  # in units of ε, over which answers are compared
 STEPS, PAIRS = 25, 50  # of a climb by finite differences, and comparisons for each step

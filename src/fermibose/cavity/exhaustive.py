@@ -39,7 +39,8 @@ _FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges
 _WIDEST = 30.0  # reach of the nodes where φ never saturates
 _FLAT = 1e-10  # a change of φ, in units of its range, that no longer counts
 _MOST = 4000  # nodes: their table of fermion energies takes 128 MB
-_COARSEST = 1.2  # step over width of a density at which sums are good to 1e-6
+# Step over width of a density: the sum of a Gaussian is then off by 2e^{−2π²/1.2²} = 2e-6.
+_COARSEST = 1.2
 
 
 @dataclass(frozen=True)

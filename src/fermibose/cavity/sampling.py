@@ -28,12 +28,12 @@ from fermibose.errors import InputError
 from fermibose.statistics import summary
 from fermibose.theory import Array, Predictions, Problem
 
-_LEAPS = 12  # leapfrog steps of a trajectory, on average
-_TARGET = 0.8  # acceptance that steps are tuned to while warming up
-_AGREE = 1.1  # largest R̂ of chains that sampled the same
-_ENOUGH = 50  # least effective size of a walk that R̂ can judge
+_LEAPS = 12  # leapfrog steps of a trajectory, on average: ``leaps`` of benchmarks/cavity.py
+_TARGET = 0.8  # acceptance that steps are tuned to; 0.65 to 0.8 is best (Betancourt et al. 2014)
+_AGREE = 1.1  # largest R̂ of chains that sampled the same (Gelman and Rubin's)
+_ENOUGH = 50  # least effective size of a walk that R̂ can judge (Vehtari et al. 2021)
 _LOOKS = 5  # parts of the warm-up; after each but the last the ladder may be laid anew
-_LOOK = 20  # trajectories that such a part must have
+_LOOK = 20  # trajectories that such a part must have: ten exchanges of every pair
 _RARE = 0.2  # exchange that is too rare; ``ladder`` aims at erfc(0.8) = 0.26, ``_STRIDE`` at 0.32
 _STRIDE = 1.4  # ℓ between neighbours of a ladder laid anew
 _NEVER = 1e-12  # exchange, at ℓ = 10, below which how far apart neighbours are cannot be told
@@ -182,7 +182,8 @@ def hmc(
 def ladder(beta: float, hottest: float | None, n: int) -> Array:
     """Inverse temperatures from hottest to β in equal ratios that exchanges can bridge.
 
-    The energy of n weights fluctuates by about √(0.6 n)/β.
+    The energy of n weights fluctuates by about √(0.6 n)/β (``heat`` of benchmarks/cavity.py), and
+    neighbours at ℓ = 1.6 are exchanged one time in four.
     """
     if hottest is None or number("hottest (an inverse temperature)", hottest, above=0) >= beta:
         return np.array([beta])
