@@ -2,6 +2,7 @@
 
     python benchmarks/cavity.py                  prints the ratios
     python benchmarks/cavity.py check            also fails (exit 1) where one misses its bound
+    python benchmarks/cavity.py choices          the constants that were chosen, against others
 
 How instances approach the theory with N is measured by ``fbm reproduce instances``.
 """
@@ -9,8 +10,22 @@ How instances approach the theory with N is measured by ``fbm reproduce instance
 import resource
 import sys
 import time
+from unittest.mock import patch
 
-from fermibose.cavity import amp, belief_propagation, bp_memory, sample_instance
+import numpy as np
+
+from fermibose.cavity import (
+    amp,
+    belief_propagation,
+    bp,
+    bp_memory,
+    forces,
+    hmc,
+    messages,
+    sample_instance,
+    sampling,
+)
+from fermibose.cavity.ground import Landscape
 from fermibose.theory import Problem
 
 
@@ -49,7 +64,76 @@ def measure():
     ]
 
 
+def leaps():
+    """Independent draws of q for a thousand leapfrog steps of a plain walk at β = 50."""
+    instance = sample_instance(Problem(alpha=0.5), 100, seed=0)
+    for count in (4, 8, 12, 24, 48):
+        with patch.object(sampling, "_LEAPS", count):
+            trajectories = 24_000 // count
+            walk = hmc(instance, hottest=None, start=np.ones(100), trajectories=trajectories)
+        print(f"_LEAPS {count:3d}   {1000 * walk.ess['q'] / (2 * trajectories * count):8.3f}")
+
+
+def heat():
+    """β²·variance(E)/N of a plain walk: the 0.6 of ``ladder``."""
+    for alpha, beta in ((0.5, 5.0), (0.5, 50.0), (1.0, 5.0), (1.0, 50.0)):
+        instance = sample_instance(Problem(alpha=alpha, beta=beta), 100, seed=0)
+        walk = hmc(instance, hottest=None, start=np.ones(100), trajectories=3000)
+        E = walk.history.energy * alpha * 100 + instance.problem.weight_decay * 50 * walk.history.q
+        print(f"α {alpha}, β {beta:4.0f}   {beta**2 * E.var(0).mean() / 100:6.2f}")
+
+
+def turns():
+    """Instances of 4 on which AMP converges, and sweeps until it does."""
+    made = [sample_instance(Problem(alpha=0.8), 100, seed=s) for s in range(4)]
+    for changed in (
+        {"TURN": 25},
+        {"TURN": 100},
+        {"CLOSE": 1e-3},
+        {"CLOSE": 1e-1},
+        {"TURN": 50, "CLOSE": 1e-2},
+    ):
+        with patch.multiple(messages, **changed):
+            found = [amp(instance) for instance in made]
+        sweeps = [f.iterations for f in found if f.converged]
+        print(f"{changed}   {sweeps}")
+
+
+def memories():
+    """Sweeps of BP until it converges, of 3 instances."""
+    made = [sample_instance(Problem(alpha=0.8), 40, seed=s) for s in range(3)]
+    for memory in (2, 4, 6, 10):
+        with patch.object(bp._Bp, "memory", memory):
+            found = [belief_propagation(instance, max_iterations=150) for instance in made]
+        print(f"_MEMORY {memory:2d}   {[f.iterations if f.converged else None for f in found]}")
+
+
+def worth():
+    """Time of a gradient with the series of the fermion force over that pair by pair."""
+    problem = Problem(samples=1.0, pairing="all")
+    modes = forces.fitted_series(problem.pair_energy, 2.0).coefficients.size
+    for ratio in (0.25, 0.5, 1.0):  # n₊n₋ over n·modes, of classes of n/2
+        n = round(4 * modes * ratio)
+        instance, times = sample_instance(problem, n, seed=0), []
+        for bound in (0.0, 1e9):
+            with patch.object(forces, "_WORTH", bound):
+                landscape = Landscape(instance)
+            times.append(min(timed(landscape, np.ones((n, 1))) for _ in range(20)))
+        print(f"n₊n₋ = {ratio:g} n·modes, n = {n}   {times[0] / times[1]:.2f}")
+
+
+def timed(landscape, w):
+    start = time.process_time()
+    landscape.energy_and_gradient(w)
+    return time.process_time() - start
+
+
 def main(arguments):
+    if arguments == ["choices"]:
+        for choice in (leaps, heat, turns, memories, worth):
+            print(choice.__doc__)
+            choice()
+        return 0
     missed = 0
     for name, value, bound in measure():
         missed += value > bound

@@ -18,8 +18,6 @@ from fermibose_paper import scale
 from fermibose_paper.cli import app
 
 HOT = Problem(alpha=0.5, beta=5.0)
-# What every room stands on, and nobody has to open to follow a call
-BASE = ("checks", "compute", "energy", "files", "plotting", "progress", "statistics")
 
 
 def files_crossed(call):
@@ -71,6 +69,5 @@ def test_a_figure_is_followed_through_few_files(tmp_path, monkeypatch):
         done = CliRunner().invoke(app, command, catch_exceptions=False)
         assert "fig4: 3 runs, 3 computed now" in done.stdout
 
-    base = {f"/{name}.py" for name in BASE}
-    found = [file for file in files_crossed(reproduce) if file not in base]
-    assert len(found) <= 25, "\n".join(found)
+    found = files_crossed(reproduce)
+    assert len(found) <= 30, "\n".join(found)

@@ -3,9 +3,8 @@
 Uses the library like any other reader would: only names that its packages export.
 """
 
-from fermibose_paper.engines import Engine, engine_named
 from fermibose_paper.job import Data, Job, measurement
-from fermibose_paper.run import Outcome, run
+from fermibose_paper.run import Engine, Outcome, engine_named, run
 from fermibose_paper.store import Row, Store, StoreError
 
 __all__ = [

@@ -25,9 +25,8 @@ from fermibose.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fermibose_paper.engines import Engine
     from fermibose_paper.page import Table
-    from fermibose_paper.run import Outcome
+    from fermibose_paper.run import Engine, Outcome
     from fermibose_paper.scale import Scale
     from fermibose_paper.store import Row, Store
     from fermibose_paper.verdict import Verdict
@@ -70,7 +69,8 @@ def reproduce(
 
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
     """
-    from fermibose_paper.engines import dask_is_installed, engine_named
+    from fermibose_paper.cluster import dask_is_installed
+    from fermibose_paper.run import engine_named
     from fermibose_paper.store import Store
 
     names = _chosen(figures)
@@ -177,7 +177,7 @@ def _make(
 ) -> "tuple[Outcome, list[Verdict]]":
     """Run what a figure or an experiment still lacks; write what it shows, and its verdicts."""
     from fermibose.plotting import save_figure
-    from fermibose_paper.figures import EXPERIMENTS, FIGURES
+    from fermibose_paper.figures import EXPERIMENTS, FIGURES, TABLES
     from fermibose_paper.run import run
 
     made = FIGURES.get(name) or EXPERIMENTS[name]
@@ -191,18 +191,18 @@ def _make(
         drawn = FIGURES[name].draw(outcome.rows, scale)
         for suffix in (".png", ".svg"):
             save_figure(drawn, output / f"{name}{suffix}")
-    else:
-        _tell_tables(EXPERIMENTS[name].tables(outcome.rows, scale), output / f"{name}.json")
+    if name in TABLES:
+        _tell_tables(TABLES[name](outcome.rows, scale), output / f"{name}.json")
     verdicts = made.verdicts(outcome.rows, scale)
     _write_verdicts(output / "verdicts.json", verdicts, name, scale, outcome.rows)
     return outcome, verdicts
 
 
 def _say_what_is_written(made: list[str], output: Path) -> None:
-    from fermibose_paper.figures import FIGURES
+    from fermibose_paper.figures import FIGURES, TABLES
 
     drawn = [name for name in made if name in FIGURES]
-    tables = [f"{name}.json" for name in made if name not in FIGURES]
+    tables = [f"{name}.json" for name in made if name in TABLES]
     pictures = [f"{', '.join(drawn)} as png and svg"] if drawn else []
     say(f"written to {output}: {', '.join([*pictures, *tables, 'verdicts.json'])}")
 

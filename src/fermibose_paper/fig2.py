@@ -10,7 +10,7 @@ from matplotlib.transforms import ScaledTranslation
 from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
 from fermibose.theory import SYMBOLS
-from fermibose_paper.instances import PLAIN, TEMPERED, Found, instance_job, measure_outputs
+from fermibose_paper.instances import Found, instance_job, measure_outputs
 from fermibose_paper.job import Job
 from fermibose_paper.scale import Scale, unique
 from fermibose_paper.series import Run, finished, legend
@@ -21,8 +21,8 @@ from fermibose_paper.verdict import Verdict, number
 _MARKS = {
     "bp": ("s", "boson", "BP"),
     "amp": ("o", "machine", "AMP"),
-    TEMPERED: ("^", "baseline", "sampling"),
-    PLAIN: ("v", "highlight", "sampling, not tempered"),
+    "tempered": ("^", "baseline", "sampling"),
+    "plain": ("v", "highlight", "sampling, not tempered"),
 }
 
 
@@ -74,7 +74,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
     found = [
         verdict
         for parameter in PANELS
-        for method, name in (("amp", "AMP"), ("bp", "BP"), ("hmc", "sampling"))
+        for method, name in (("amp", "AMP"), ("bp", "BP"), ("tempered", "sampling"))
         for verdict in _against_theory(rows, parameter, method, name)
     ]
     curve = curve_of(rows, "d_f")
@@ -214,5 +214,5 @@ def draw_inset(box: Any, inset: Found, *, last: bool) -> None:
     box.grid(False)
     box.set_xticks([-1, 0, 1] if last else [])
     box.tick_params(labelsize=7)
-    settled = "" if inset["converged"] else ", last sweep"
-    box.set_title(f"Δ = {inset['delta']:g}{settled}", fontsize=7, pad=1)
+    note = "" if inset["converged"] else ", last sweep"
+    box.set_title(f"Δ = {inset['delta']:g}{note}", fontsize=7, pad=1)

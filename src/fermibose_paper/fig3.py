@@ -74,11 +74,11 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
                 )
             )
     for kind, coupling in (("machine", "averaged"), ("mlp", "mlp")):
-        (mean, error, _), (whole, _, _) = (
+        (mean, error, _), (of_all, _, _) = (
             over_seeds(rows, f"train_explained{suffix}", scale=100, coupling=coupling)
             for suffix in ("_of_20", "")
         )
-        other = f"of all variance {whole:.1f} %, the other reading of the paper"
+        other = f"of all variance {of_all:.1f} %, the other reading of the paper"
         found.append(
             Verdict.near(
                 "fig3",
@@ -88,7 +88,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
                 tolerance=5.0,
                 unit="%",
                 error=number(error),
-                note=other if np.isfinite(whole) else "",
+                note=other if np.isfinite(of_all) else "",
             )
         )
     return [*found, *_sphere_verdicts(rows)]
@@ -96,26 +96,27 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
 
 def _sphere_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Is the distance from the centre more alike in the machine than in the MLP?"""
-    spread = {c: _radius_spread(rows, c) for c in ("averaged", "mlp")}
-    if not all(spread.values()):
+    widths = {c: _radius_widths(rows, c) for c in ("averaged", "mlp")}
+    if not all(widths.values()):
         return []
-    machine, mlp = (float(np.mean(spread[c])) for c in ("averaged", "mlp"))
+    machine, mlp = (float(np.mean(widths[c])) for c in ("averaged", "mlp"))
     return [
         Verdict.at_most(
             "fig3",
-            "averaged: spread of the radius (std/mean, 3 components) below the MLP's",
+            "averaged: relative width of the radii (std/mean, 3 components) below the MLP's",
             machine,
             bound=mlp,
         )
     ]
 
 
-def _radius_spread(rows: Sequence[Row], coupling: str) -> list[float]:
-    spreads = []
+def _radius_widths(rows: Sequence[Row], coupling: str) -> list[float]:
+    """Standard deviation over images of the distance from the centre, in units of its mean."""
+    widths = []
     for row in finished(rows, "train_coordinates", coupling=coupling):
         radius = np.linalg.norm(np.array(row.result["train_coordinates"]), axis=1)
-        spreads.append(float(radius.std() / radius.mean()))
-    return spreads
+        widths.append(float(radius.std() / radius.mean()))
+    return widths
 
 
 def _course(rows: Sequence[Row], quantity: str, coupling: str, factor: float = 1.0) -> Summary:

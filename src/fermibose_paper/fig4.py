@@ -34,7 +34,9 @@ Floats = npt.NDArray[np.float64]
 
 BANDWIDTH = 0.012  # in d_F, of the smoothing: evens out the published step of 0.005, no coarser one
 PLATEAU = 1.0  # the accuracy is stationary beyond this d_F
-STATIONARY = 0.3  # points (%) within which it then stays, where noise allows
+STATIONARY = (
+    0.3  # points (%) within which it then stays: the published curve, smoothed, within 0.25
+)
 
 
 @dataclass(frozen=True)
@@ -255,12 +257,12 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
         table["d_F"], table["test_accuracy_percent"], published.MLP_ACCURACY, noise=noise
     )
     ours = _marks(averaged, mlp)
-    whole = averaged.x[-1] >= PLATEAU and np.diff(averaged.x).max() < 0.25
+    covered = averaged.x[-1] >= PLATEAU and np.diff(averaged.x).max() < 0.25
     found = [
         Verdict.near(
             "fig4",
             "averaged: depth of the valley V",
-            ours.dip if whole else None,
+            ours.dip if covered else None,
             expected=theirs.dip,
             tolerance=0.6,
             unit="points",
@@ -268,9 +270,11 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
         )
     ]
     for name, place in theirs.positions().items():
-        judged = whole and (np.isfinite(mlp) or name not in ("S1", "S2"))
+        judged = covered and (np.isfinite(mlp) or name not in ("S1", "S2"))
         least = 0.1 if name == "B1" else 0.03  # where a plateau begins is less sharp than a peak
-        spacing = float(np.diff(averaged.x)[np.searchsorted(averaged.x, place) - 1]) if whole else 0
+        spacing = (
+            float(np.diff(averaged.x)[np.searchsorted(averaged.x, place) - 1]) if covered else 0
+        )
         note = "as far as the grid can tell" if spacing > least else ""
         mine = getattr(ours, name)
         found.append(

@@ -1,6 +1,6 @@
-"""What ``fbm reproduce`` can make, by name: figures, and experiments whose outcome is tables."""
+"""What ``fbm reproduce`` can make, by name: figures, experiments, and the tables of either."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from matplotlib.figure import Figure
@@ -42,13 +42,6 @@ class PaperFigure(Planned, Protocol):
         """The figure, from the rows of these runs."""
 
 
-class Experiment(Planned, Protocol):
-    """The module of an experiment."""
-
-    def tables(self, rows: Sequence[Row], scale: Scale) -> list[Table]:
-        """Its tables, from the rows of these runs."""
-
-
 FIGURES: dict[str, PaperFigure] = {
     "fig2": fig2,
     "instances": instances,
@@ -59,8 +52,15 @@ FIGURES: dict[str, PaperFigure] = {
     "beyond": beyond,
     "theory-beyond": theory_beyond,
 }
-EXPERIMENTS: dict[str, Experiment] = {
+EXPERIMENTS: dict[str, Planned] = {
     "robustness": robustness,
     "tuning": tuning,
     "accuracies": accuracies,
+}
+TABLES: dict[str, Callable[[Sequence[Row], Scale], list[Table]]] = {
+    "instances": instances.tables,
+    "theory-beyond": theory_beyond.tables,
+    "robustness": robustness.tables,
+    "tuning": tuning.tables,
+    "accuracies": accuracies.tables,
 }

@@ -11,21 +11,20 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from fermibose.cavity import Estimate, amp, belief_propagation, hmc, sample_instance
+from fermibose.checks import choice
 from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
 from fermibose.theory import Problem, Solution, solve
 from fermibose_paper.job import Job, measurement
+from fermibose_paper.page import Table
 from fermibose_paper.scale import Scale, unique
 from fermibose_paper.series import Floats, Run, finished, legend
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict, number
 
 Found = dict[str, Any]  # what was measured on one instance
-WALKS = {"hmc": "tempered sampling", "plain": "plain sampling from w = 1"}
-# What results call the two kinds of sampling. The plain walk has been "hmc" there since the first
-# rows were stored, and stays so; everywhere else hmc is tempered, and what is not is called plain.
-TEMPERED, PLAIN = "tempered", "hmc"
+WALKS = {"tempered": "tempered sampling", "plain": "plain sampling from w = 1"}
 _MESSAGES = {"amp": amp, "bp": belief_propagation}
 
 
@@ -33,16 +32,23 @@ _MESSAGES = {"amp": amp, "bp": belief_propagation}
 def measure_instance(
     *, method: str, n: int, alpha: float, delta: float = 0.5, beta: float = 50.0, seed: int = 0
 ) -> Found:
-    """One instance by "bp", "amp", tempered sampling ("hmc"), or "plain": HMC from w = 1."""
+    """One instance by message passing, "amp" or "bp"."""
     point = {"alpha": alpha, "delta": delta, "beta": beta}
-    if method in WALKS:
-        hot = 5.0 if method == "hmc" else None
-        return measure_sampling(
-            n=n, seed=seed, hottest=hot, aligned=method == "plain", trajectories=1500, warm_up=700,
-            **point,
-        )  # fmt: skip
     sweeps = 80 if method == "bp" else 500  # of BP each costs as much as a hundred of AMP
     return measure_messages(method=method, n=n, seed=seed, max_iterations=sweeps, **point)
+
+
+@measurement("walk", version=1)
+def measure_walk(
+    *, method: str, n: int, alpha: float, delta: float = 0.5, beta: float = 50.0, seed: int = 0
+) -> Found:
+    """One instance by sampling: "tempered" down to β = 5, or "plain" from w = 1."""
+    choice("method", method, WALKS)
+    plain = method == "plain"
+    return measure_sampling(
+        n=n, seed=seed, hottest=None if plain else 5.0, aligned=plain, trajectories=1500,
+        warm_up=700, alpha=alpha, delta=delta, beta=beta,
+    )  # fmt: skip
 
 
 @measurement("outputs", version=3)
@@ -54,7 +60,7 @@ def measure_outputs(*, n: int, delta: float, seed: int = 0) -> Found:
 def instance_job(method: str, n: int, seed: int, **point: float) -> Job:
     """The job of one instance at α and whatever differs from Δ = 0.5, β = 50."""
     params = {"method": method, "n": n, "delta": 0.5, "beta": 50.0} | point
-    return Job(measure_instance, params, seed)
+    return Job(measure_walk if method in WALKS else measure_instance, params, seed)
 
 
 def _method(name: str) -> Callable[..., Estimate]:
@@ -115,7 +121,7 @@ def measure_sampling(
         warm_up=warm_up,
     )
     return {
-        "method": PLAIN if hottest is None else TEMPERED, "n": n, "seed": seed, **parameters,
+        "method": "plain" if hottest is None else "tempered", "n": n, "seed": seed, **parameters,
         "hottest": hottest, "aligned": aligned, "M": found.M, "q": found.q, "Q": found.Q,
         **{f"{name}_error": error for name, error in found.errors.items()},
         "generalization_loss": found.generalization_loss, "training_loss": found.training_loss,
@@ -227,8 +233,8 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
     return found + _walk_verdicts(rows)
 
 
-def table(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Under HEAD: mean ± standard error of the instances that converged, then the theory."""
+def tables(rows: Sequence[Row], scale: Scale) -> list[Table]:
+    """Means of the instances that converged, then the theory."""
     lines = []
     for alpha, beta in POINTS:
         runs = _runs(rows, "amp", alpha, beta)
@@ -243,7 +249,7 @@ def table(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             lines.append(
                 (f"{alpha:g}", f"{beta:g}", "∞", f"AT = {theory.at_eigenvalue:.2f}", *exact)
             )
-    return lines
+    return [Table(HEAD, lines, "AMP: mean ± standard error where it converged")]
 
 
 def _walk_verdicts(rows: Sequence[Row]) -> list[Verdict]:
@@ -253,7 +259,7 @@ def _walk_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     above in M.
     """
     found = []
-    for method, name in (("hmc", "M"), ("hmc", "q"), ("hmc", "Q"), ("plain", "M")):
+    for method, name in (("tempered", "M"), ("tempered", "q"), ("tempered", "Q"), ("plain", "M")):
         every = _differences(rows, method, name)
         enough = {n: values for n, values in every.items() if len(values) > 2}
         if not every:
@@ -357,9 +363,9 @@ def chance(values: Sequence[Sequence[float]], expected: Sequence[float]) -> floa
     """
     sample: Floats = np.array(values, dtype=float).reshape(len(values), len(expected))
     n, k = sample.shape
-    spread = np.atleast_2d(np.cov(sample.T)) if n >= k + 2 else np.zeros((k, k))
-    if np.linalg.matrix_rank(spread) < k:
+    covariance = np.atleast_2d(np.cov(sample.T)) if n >= k + 2 else np.zeros((k, k))
+    if np.linalg.matrix_rank(covariance) < k:
         return None
     off = sample.mean(0) - np.asarray(expected)
-    squared = n * off @ np.linalg.solve(spread, off)
+    squared = n * off @ np.linalg.solve(covariance, off)
     return float(fisher.sf(squared * (n - k) / (k * (n - 1)), k, n - k))

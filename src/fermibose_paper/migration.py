@@ -2,7 +2,7 @@
 
 Format 1 knew a run by the module and the text of its function, and trained the same net up to four
 times to look at it in four ways. Here the rows of a net become one row with all that is known of
-it. What cannot be told apart, and rows without a result, is left out: the next run computes it.
+it. What cannot be told apart, and rows without a result, is left out: the next sweep computes it.
 """
 
 import json
@@ -113,20 +113,20 @@ def _merged(rows: Iterable[OldRow]) -> Iterator[list[Any]]:
 
     for _, group in groupby(sorted(rows, key=lambda row: row.net), key=lambda row: row.net):
         looks = {_LOOKS[row.function, row.version]: row for row in group}  # the newest of each
-        whole = next((looks[name] for name in ("courses", "curves") if name in looks), None)
-        if whole is None or _SUMMARY not in whole.result:
+        summarised = next((looks[name] for name in ("courses", "curves") if name in looks), None)
+        if summarised is None or _SUMMARY not in summarised.result:
             continue
-        result = dict(whole.result)
+        result = dict(summarised.result)
         for name, row in list(looks.items()):
             known = {key: result.get(key, value) for key, value in row.result.items()}
             same = encode(known, name) == encode(row.result, name)
-            if not same or row.versions != whole.versions:
+            if not same or row.versions != summarised.versions:
                 del looks[name]  # of another machine: perhaps not the same net to the last bit
             else:
                 result |= row.result
-        params = {name: value for name, value in whole.params.items() if name != "epsilon"}
-        whole = whole._replace(seconds=sum(row.seconds for row in looks.values()))
-        yield _columns(measure_training, whole, params | {"also": sorted(looks)}, result)
+        params = {name: value for name, value in summarised.params.items() if name != "epsilon"}
+        summarised = summarised._replace(seconds=sum(row.seconds for row in looks.values()))
+        yield _columns(measure_training, summarised, params | {"also": sorted(looks)}, result)
 
 
 def _columns(function: Any, row: OldRow, params: dict[str, Any], result: Any) -> list[Any]:

@@ -333,10 +333,10 @@ def _comparison(rows: Sequence[Row]) -> Table:
     lines = []
     for name in COMPARED:
         results = by_method(rows).get(name, {}).values()
-        whole = [result["auto all"] for result in results if "auto all" in result]
-        if whole:
-            cells = (str(summary((w[k] for w in whole), scale=100)) for k in ("clean", "robust"))
-            lines.append((name, *cells, str(len(whole))))
+        found = [result["auto all"] for result in results if "auto all" in result]
+        if found:
+            cells = (str(summary((w[k] for w in found), scale=100)) for k in ("clean", "robust"))
+            lines.append((name, *cells, str(len(found))))
     return Table(("net", "clean", "AutoAttack ℓ∞ 0.1", "seeds"), lines, "The paper's comparison")
 
 

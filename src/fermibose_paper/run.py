@@ -1,23 +1,137 @@
 """Running a list of jobs: what is missing is computed, everything is stored as it finishes.
 
-Only the driver, this process, writes the store.
+Engines compute, in this process here and in others in ``cluster``, and all give the same answers,
+bit for bit. Only the driver, this process, writes the store.
 """
 
+import re
 import signal
 import threading
+import time
+import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self, runtime_checkable
+
+import joblib
 
 from fermibose.checks import number
+from fermibose.compute import Advance, progress_bar, threads, versions
 from fermibose.errors import InputError
-from fermibose.progress import Advance, progress_bar
-from fermibose_paper.engines import Answers, Engine, engine_named
-from fermibose_paper.job import Job, measurement_of
-from fermibose_paper.store import Row, Store
+from fermibose_paper.job import Job, decode, encode, measurement_of
+from fermibose_paper.store import Answer, Row, Store
+
+Answers = list[tuple[Job, Answer]]
+
+_LOCAL = re.compile(r"local(:0*(?P<workers>[1-9][0-9]{0,5}))?")
+# Of a host by name, or by number as in [::1]; the schemes are Dask's that name a host and a port.
+_ADDRESS = re.compile(r"(tcp|tls|ucx|wss?)://([^\s/:@\[\]]+|\[[^\s/\[\]]+\]):(?P<port>[0-9]{1,5})")
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Computes jobs; a context manager that ends its workers on leaving."""
+
+    def answers(self, jobs: Iterator[Job], limit: float | None) -> Generator[Answers, None, None]:
+        """Take a job when there is room for it; yield answers as they come, several at a time.
+
+        limit: seconds that a job may take.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def engine_named(name: str) -> Engine:
+    """The engine with this name.
+
+    name: ``in-process``, to debug; ``local``, one process per core, or ``local:4``, four of them;
+    the address of a Dask scheduler, ``tcp://host:port``. All but the first need the extra
+    ``paper``.
+    """
+    if not isinstance(name, str):
+        raise InputError(f"an engine has a name, say local, not {name!r}")
+    if name == "in-process":
+        return InProcess()
+    from fermibose_paper.cluster import DaskEngine
+
+    address = _ADDRESS.fullmatch(name)
+    if address and 0 < int(address["port"]) < 2**16:
+        return DaskEngine(address=name)
+    if local := _LOCAL.fullmatch(name):
+        return DaskEngine(int(local["workers"]) if local["workers"] else joblib.cpu_count())
+    raise InputError(
+        f"there is no engine {name!r}: use in-process, local, local:4 (four processes), or the "
+        "address of a Dask scheduler, tcp://host:port"
+    )
+
+
+def perform(job: Job) -> Answer:
+    """Compute a job; an exception of the function becomes part of the answer.
+
+    The error text starts at the function's own frame, so that it is the same from every engine.
+    """
+    mark = measurement_of(job.function)
+    result, error, started = None, None, time.perf_counter()
+    try:
+        if (mark.name, mark.version) != (job.name, job.version):
+            raise InputError(
+                f"the worker has version {mark.version} of {mark.name!r}, and version "
+                f"{job.version} was asked for: give all workers the same code, and start again"
+            )
+        data = {} if isinstance(job.data, str) else {"data": _checked(job)}
+        params = decode(job.text)  # its own: a function may change what it is given
+        returned = job.function(**params, **job.context, **data, seed=job.seed)
+        if not isinstance(returned, dict):
+            raise InputError(f"{mark.name!r} returned {returned!r}, not a dict")
+        result = encode(returned, "the result")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # SystemExit, too, would end the worker
+        trace = problem.__traceback__
+        error = "".join(traceback.format_exception(problem.with_traceback(trace and trace.tb_next)))
+    return Answer(result, error, time.perf_counter() - started, versions(), mark.source)
+
+
+def _checked(job: Job) -> Any:
+    """The data of a job as they are here, which must be those that the job is of."""
+    assert not isinstance(job.data, str)
+    loaded = job.data.load()
+    if str(loaded.checksum) != job.checksum:
+        raise InputError(
+            f"the data found here as {job.data!r} are not those of the run (checksum "
+            f"{loaded.checksum!s:.12}…, not {job.checksum:.12}…): give every worker the same files"
+        )
+    return loaded
+
+
+class InProcess:
+    """One job after another in this process, to debug."""
+
+    def answers(self, jobs: Iterator[Job], limit: float | None) -> Generator[Answers, None, None]:
+        """See :class:`Engine`."""
+        if limit is not None:
+            raise InputError(
+                "a job of this process cannot be ended from outside: leave the time limit out, or "
+                'use engine="local"'
+            )
+        for library in ("scipy.linalg", "torch"):  # loaded inside, they would use every core
+            import_module(library)
+        for job in jobs:
+            with threads(1):
+                answer = perform(job)
+            yield [(job, answer)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -25,12 +139,12 @@ class Outcome:
     """What a run leaves."""
 
     rows: list[Row]  # one per job, in the order of the jobs
-    computed: int  # jobs that this run has computed; the others were stored already
+    computed: int  # jobs that this sweep has computed; the others were stored already
     interrupted: bool  # Ctrl-C ended it: some rows have neither a result nor an error
 
     @property
     def failures(self) -> list[Row]:
-        """The rows that have an error instead of a result; they are tried again by the next run."""
+        """The rows that have an error instead of a result; the next sweep tries them again."""
         return [row for row in self.rows if row.error is not None]
 
 
@@ -46,7 +160,7 @@ def run(
 
     store: itself or its path. engine: itself or its name, see :func:`engine_named`. time_limit:
     seconds after which a job counts as failed and its worker is started anew. show: progress bar,
-    see :func:`fermibose.progress.progress_bar`.
+    see :func:`fermibose.compute.progress_bar`.
 
     A job that fails is stored with its error and does not stop the others. Ctrl-C ends the workers
     and returns what there is.
@@ -60,15 +174,15 @@ def run(
     _check_names(jobs)
     if time_limit is not None:
         number("time_limit", time_limit, above=0)
-    with ExitStack() as mine:  # an engine that is given stays open for the next run
+    with ExitStack() as mine:  # an engine that is given stays open for the next sweep
         if not isinstance(engine, Engine):
             engine = mine.enter_context(engine_named(engine))
         store = store if isinstance(store, Store) else Store(store)
-        return _Run(jobs, store, engine, time_limit).finish(show)
+        return _Sweep(jobs, store, engine, time_limit).finish(show)
 
 
-class _Run:
-    """One run of a list of jobs: those still to do, and the loop that does them."""
+class _Sweep:
+    """One sweep over a list of jobs: those still to do, and the loop that does them."""
 
     def __init__(
         self, jobs: list[Job], store: Store, engine: Engine, time_limit: float | None

@@ -144,7 +144,7 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
             ("amp", 200, "alpha", (0.5, 1.0, 2.5), 3),
             ("amp", 200, "delta", (0.2, 0.5, 0.8), 3),
             ("bp", 50, "alpha", (0.5,), 3),
-            ("hmc", 200, "alpha", (0.5,), 3),
+            ("tempered", 200, "alpha", (0.5,), 3),
         ),
         variations={"hidden": (100,), "per_class": (30,), "depth": (2,), "imbalance": (10.0,)},
     )
@@ -167,7 +167,7 @@ def full(folder: str | os.PathLike[str] | None = None) -> Scale:
             ("amp", 200, "delta", (0.2, 0.5, 0.7, 1.0, 1.5), 5),
             *(
                 (method, n, parameter, values, 5)
-                for method, n in (("amp", 1000), ("hmc", 200), ("bp", 200))
+                for method, n in (("amp", 1000), ("tempered", 200), ("bp", 200))
                 for parameter, values in (("alpha", (0.5, 1.0, 2.5)), ("delta", (0.2, 0.5, 0.7)))
             ),
         ),

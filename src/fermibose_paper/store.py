@@ -7,7 +7,7 @@ Every operation opens the file anew, so a store has nothing to close and may be 
 threads and processes at once.
 
 Every row carries a sha256 of its own content. A row that does not match it is damaged: it has an
-error and no result, it costs no other row, and the next run computes it again.
+error and no result, it costs no other row, and the next sweep computes it again.
 """
 
 import hashlib
@@ -246,11 +246,11 @@ class Store:
 
     def digest(self) -> str:
         """A sha256 of all jobs and results; the same for the same results, whenever computed."""
-        whole = hashlib.sha256()
+        content = hashlib.sha256()
         with self._open() as connection:
             for found in _fetch(connection, "SELECT key, result FROM results ORDER BY key"):
-                whole.update(json.dumps(found, default=repr).encode())
-        return whole.hexdigest()
+                content.update(json.dumps(found, default=repr).encode())
+        return content.hexdigest()
 
 
 def column_values(job: Job, answer: Answer, finished: str) -> tuple[Any, ...]:
@@ -305,7 +305,7 @@ def _read(found: tuple[Any, ...]) -> Row:
     reason = "what the store holds of it cannot be read: it does not match its checksum"
     return Row(
         str(key), str(name), version, params if _is_params(params) else "{}", seed, str(data),
-        error=f"{reason}; the next run computes it again", damaged=True,
+        error=f"{reason}; the next sweep computes it again", damaged=True,
     )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from fermibose.plotting import save_figure
-from fermibose_paper import instances, published, robustness
-from fermibose_paper.figures import FIGURES
+from fermibose_paper import published, robustness
+from fermibose_paper.figures import FIGURES, TABLES
 from fermibose_paper.page import (
     Badge,
     Interactive,
@@ -36,7 +36,7 @@ class Chapter(NamedTuple):
     rows: list[Row]
     verdicts: list[Verdict]
     runs: str  # how many of those planned there are, "50 of 54"
-    whole: bool  # all of them
+    complete: bool  # all of them are there
 
 
 class Contents(NamedTuple):
@@ -58,12 +58,12 @@ def gather(store: Store, scale: Scale) -> Contents:
         rows = store.select(jobs)
         contents.damaged.update({row.key: row for row in rows if row.damaged})
         rows = [row for row in rows if row.result is not None]
-        runs, whole = f"{len(rows)} of {len(jobs)}", len(rows) == len(jobs)
+        runs, complete = f"{len(rows)} of {len(jobs)}", len(rows) == len(jobs)
         if 2 * len(rows) < len(jobs):
             contents.scarce[name] = runs
         else:
             verdicts = figure.verdicts(rows, scale)
-            contents.chapters.append(Chapter(name, rows, verdicts, runs, whole))
+            contents.chapters.append(Chapter(name, rows, verdicts, runs, complete))
     return contents
 
 
@@ -114,15 +114,14 @@ def _figure_section(chapter: Chapter, scale: Scale, folder: Path, *, living: boo
     path = folder / f"{chapter.name}.svg"
     save_figure(FIGURES[chapter.name].draw(chapter.rows, scale), path)
     blocks: list[Text | Picture | Interactive | Table] = [
-        *([] if chapter.whole else [Text(f"Not complete: {chapter.runs} runs.")]),
+        *([] if chapter.complete else [Text(f"Not complete: {chapter.runs} runs.")]),
         *(Text(paragraph) for paragraph in about.paragraphs),
         Picture(path, about.alt, about.caption),
     ]
     if living:
         blocks += _charts_of(chapter.name, chapter.rows, scale)
-    if chapter.name == "instances":
-        lines = instances.table(chapter.rows)
-        blocks.append(Table(instances.HEAD, lines, "AMP: mean ± standard error where it converged"))
+    if chapter.name in TABLES:
+        blocks += TABLES[chapter.name](chapter.rows, scale)
     return Section(about.title, [*blocks, verdict_table(chapter.verdicts)])
 
 

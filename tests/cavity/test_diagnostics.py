@@ -2,6 +2,7 @@
 times are known, R̂ and ρ_t by plain loops, walkers followed by name."""
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -107,32 +108,71 @@ def test_round_trips_are_those_of_walkers_followed_by_name():
     assert copies.round_trips == trips > 5
 
 
+def test_the_chance_of_an_exchange_is_that_of_plain_loops():
+    """Of all neighbours at every step, whether it is their turn or not."""
+    copies, rng, told = small_copies(), np.random.default_rng(2), np.zeros((2, 3))
+    for _ in range(50):
+        copies.E[:] = rng.normal(0, 2, copies.E.size)
+        for chain in range(2):
+            for k in range(3):
+                hot, cold = 4 * chain + k, 4 * chain + k + 1
+                gain = (copies.betas[cold] - copies.betas[hot]) * (copies.E[cold] - copies.E[hot])
+                told[chain, k] += min(1, math.exp(gain))
+        copies.exchange()
+        copies.moves += 1
+    np.testing.assert_allclose(copies.chance, told.mean(0) / 50)
+
+
+@pytest.mark.parametrize(
+    ("ladder", "apart", "laid"),
+    [
+        ((1.0, 4.0, 16.0), (2.8, 2.8), (1.0, 2.0, 4.0, 8.0, 16.0)),
+        ((1.0, 2.0, 16.0), (1.4, 4.2), (1.0, 2.0, 4.0, 8.0, 16.0)),
+        ((1.0, 2.0, 4.0, 32.0), (0.7, 0.7, 2.8), (1.0, 4.0, 4 * 8**0.5, 32.0)),
+        ((1.0, 4.0, 16.0), (1.8, 1.8), (1.0, 4.0, 16.0)),  # erfc(0.9) = 0.203: good enough
+    ],
+)
+def test_a_ladder_is_laid_in_equal_steps_of_the_distance_that_exchanges_tell(ladder, apart, laid):
+    """Where neighbours at distance ℓ are exchanged with probability erfc(ℓ/2), by quadrature."""
+    copies = small_copies(ladder=ladder)
+    copies.moves = 100
+    x = np.linspace(0, 12, 200_001)
+    for k, distance in enumerate(apart):
+        tail = np.trapezoid(np.exp(-((x + distance / 2) ** 2)), x) * 2 / math.sqrt(math.pi)
+        copies._chance[[k, k + len(ladder)]] = [90 * tail, 110 * tail]  # the mean of both chains
+    copies.lay_ladder()
+    np.testing.assert_allclose(copies.ladder, laid, rtol=1e-6)
+
+
 def test_a_ladder_that_is_too_wide_is_mended():
     """Three β from 2 to 60 for 60 weights are hardly ever exchanged.
 
-    A look of 200 exchanges leaves neighbours that have 13 of them, 0.1 being rare: 20 less twice
-    the root. Walks of six seeds ended with 0.08 to 0.12 of the rarest.
+    Exchanges of 0.32 are aimed at; walks of 24 other seeds ended with 0.19 to 0.30 of the rarest.
     """
     instance = sample_instance(Problem(alpha=1.0, beta=60.0), 60, seed=0)
     wide = np.array([2.0, 11.0, 60.0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "ladder", lambda *_: wide)
-        mended = hmc(instance, trajectories=200, warm_up=1000, seed=1)
-        again = hmc(instance, trajectories=200, warm_up=1000, seed=1)
+        walks = [hmc(instance, trajectories=200, warm_up=300, seed=s) for s in range(3)]
+        again = hmc(instance, trajectories=200, warm_up=300, seed=0)
         patch.setattr(sampling._Copies, "lay_ladder", lambda self: None)
-        left = hmc(instance, trajectories=200, warm_up=1000, seed=1)
+        left = hmc(instance, trajectories=200, warm_up=300, seed=0)
     assert left.exchange < 0.02
-    assert mended.exchange > 0.05
-    assert mended.betas.size > 8
-    assert mended.betas[[0, -1]].tolist() == [2.0, 60.0]
-    assert (np.diff(mended.betas) > 0).all()
-    np.testing.assert_array_equal(mended.history.M, again.history.M)
+    for mended in walks:
+        assert mended.exchange > 0.12
+        assert 12 < mended.betas.size < 24
+        assert mended.betas[[0, -1]].tolist() == [2.0, 60.0]
+        assert (np.diff(mended.betas) > 0).all()
+    np.testing.assert_array_equal(walks[0].history.M, again.history.M)
 
 
 def test_a_ladder_that_is_good_is_left_alone(monkeypatch):
+    """Twice the copies that are needed: no look of any walk finds an exchange rare."""
     instance = sample_instance(Problem(alpha=0.5, beta=20.0), 60, seed=0)
+    close = np.geomspace(5.0, 20.0, 13)
+    monkeypatch.setattr(sampling, "ladder", lambda *_: close)
     found = hmc(instance, trajectories=60, warm_up=200)
-    np.testing.assert_array_equal(found.betas, sampling.ladder(20.0, 5.0, 60))
+    np.testing.assert_array_equal(found.betas, close)
     monkeypatch.setattr(sampling._Copies, "lay_ladder", lambda self: None)
     same = hmc(instance, trajectories=60, warm_up=200)
     np.testing.assert_array_equal(found.history.M, same.history.M)
@@ -146,6 +186,9 @@ def test_a_short_walk_says_what_it_lacks():
     assert "too few independent draws of M" in found.verdict
     assert "use more trajectories" in found.verdict
     assert set(found.ess) == set(found.agreement) == {"M", "q", "energy", "Q"}
+    seldom = "less than once in the whole walk"
+    assert seldom in " ".join(replace(found, exchange=0.9 / 20).doubts)
+    assert seldom not in " ".join(replace(found, exchange=1.1 / 20).doubts)
     alone = hmc(instance, trajectories=20, warm_up=5, chains=1)
     assert set(alone.ess) == {"M", "q", "energy"}
 

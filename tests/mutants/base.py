@@ -11,6 +11,6 @@ MUTANTS = [
     ("averaged = labelled", "fermibose/energy.py", '== "labelled":', '!= "":', "tests/test_energy.py"),
     ("averaged: swap counts", "fermibose/energy.py", "* counts[0]", "* counts[1]", "tests/test_energy.py"),
     ("fermion weight lost", "fermibose/energy.py", "self.fermion_weight * (1", "1.0 * (1", "tests/test_energy.py"),
-    ("progress: late, and no time left", "fermibose/progress.py", "if left > 0 else told", "if left > -1e9 else told", "tests/sweep/test_runner.py"),
-    ("progress: rate of what is left", "fermibose/progress.py", "(total - done) / rate", "total / rate", "tests/sweep/test_runner.py"),
+    ("progress: late, and no time left", "fermibose/compute.py", "if left > 0 else told", "if left > -1e9 else told", "tests/sweep/test_runner.py"),
+    ("progress: rate of what is left", "fermibose/compute.py", "(total - done) / rate", "total / rate", "tests/sweep/test_runner.py"),
 ]  # fmt: skip

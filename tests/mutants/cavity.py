@@ -25,7 +25,7 @@ MUTANTS = [
     ("cavity: noise Δ/N", "fermibose/cavity/instance.py", "problem.delta / math.sqrt(n)", "problem.delta / n", "tests/cavity/test_instance.py"),
     ("cavity: force on the second input", "fermibose/cavity/forces.py", "np.concatenate([push, -push])", "np.concatenate([push, push])", "tests/cavity/test_referees.py"),
     ("cavity: slope blind to a steep φ", "fermibose/theory/flow.py", "_STENCIL / problem.steepness", "_STENCIL", "tests/cavity/test_referees.py"),
-    ("cavity: exchange upside down", "fermibose/cavity/sampling.py", "(self.E[hot + 1] - self.E[hot])", "(self.E[hot] - self.E[hot + 1])", "tests/cavity/test_referees.py"),
+    ("cavity: exchange upside down", "fermibose/cavity/sampling.py", "gain = np.diff(self.betas) * np.diff(self.E)", "gain = -np.diff(self.betas) * np.diff(self.E)", "tests/cavity/test_referees.py"),
     ("cavity: trajectories always accepted", "fermibose/cavity/sampling.py", "yes = rng.random(betas.size) < np.exp(np.minimum(-loss, 0))", "yes = rng.random(betas.size) < 2", "tests/cavity/test_referees.py"),
     ("cavity: divergence without its AT", "fermibose/cavity/messages.py", "{stopped}; {stability} in", "{stopped}; in", "tests/cavity/test_bad_inputs.py"),
     ("cavity: remedies of lattices exchanged", "fermibose/cavity/channel.py", "np.prod(reach / _REACH) > np", "np.prod(reach / _REACH) < np", "tests/cavity/test_bad_inputs.py"),
@@ -42,6 +42,8 @@ MUTANTS = [
     ("cavity: τ without its factor 2", "fermibose/cavity/diagnostics.py", "tau = 2 * float(", "tau = float(", "tests/cavity/test_diagnostics.py"),
     ("cavity: half a round trip", "fermibose/cavity/sampling.py", "(self._end[coldest] == 2)", "(self._end[coldest] >= 1)", "tests/cavity/test_diagnostics.py"),
     ("cavity: who is where forgotten", "fermibose/cavity/sampling.py", "(self.w, self._gradient, self.E, self._who)", "(self.w, self._gradient, self.E)", "tests/cavity/test_diagnostics.py"),
-    ("cavity: a ladder never mended", "fermibose/cavity/sampling.py", "        if size == 1:\n", "        if True:\n", "tests/cavity/test_diagnostics.py"),
+    ("cavity: a ladder in steps of half the distance", "fermibose/cavity/sampling.py", "2 * erfcinv(", "erfcinv(", "tests/cavity/test_diagnostics.py"),
+    ("cavity: chances of exchange counted once", "fermibose/cavity/sampling.py", "self._chance[:-1] += chance", "self._chance[:-1] = chance", "tests/cavity/test_diagnostics.py"),
+    ("cavity: a ladder never mended", "fermibose/cavity/sampling.py", "if (chance >= _RARE).all():", "if True:", "tests/cavity/test_diagnostics.py"),
     ("cavity: few draws are enough", "fermibose/cavity/sampling.py", "_ENOUGH = 50", "_ENOUGH = 0", "tests/cavity/test_diagnostics.py"),
 ]  # fmt: skip

@@ -13,8 +13,8 @@ MUTANTS = [
     (
         "theory-beyond: any deviation will do",
         "fermibose_paper/theory_beyond.py",
-        "off = float((mean - expected) / error)",
-        "off = 0.0",
+        "min(1.0, len(known) * known[where])",
+        "1.0",
         _T,
     ),
     (

@@ -513,7 +513,7 @@ def test_unknown_figure_is_refused(tiny, tmp_path):
 
 
 def test_without_dask_one_core_computes_and_a_line_says_so(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("fermibose_paper.engines.find_spec", lambda name: None)
+    monkeypatch.setattr("fermibose_paper.cluster.find_spec", lambda name: None)
     done = fbm("rho", "--output", tmp_path)
     assert done.exit_code == 0
     assert "pip install 'fermibose[paper]'" in done.stdout

@@ -95,7 +95,7 @@ def test_images_are_named_only_where_runs_read_them(store, tmp_path):
     rows = [row for row in store.rows() if row.result is not None]
     for data, told in (("checksum", True), ("", False)):
         runs = [replace(row, data=data) for row in rows]
-        chapter = story.Chapter("fig4", runs, [], "4 of 4", whole=True)
+        chapter = story.Chapter("fig4", runs, [], "4 of 4", complete=True)
         page = story.tell(story.Contents([chapter], {}, {}), TINY, tmp_path)
         shown = Outline(page).text
         assert ("runs, images of mnist5k" in shown, "hidden units5" in shown) == (told, told)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fermibose.cavity import ground_state, sample_instance
 from fermibose.data import load_dataset
@@ -16,7 +17,7 @@ from fermibose_paper.run import run
 from fermibose_paper.store import Store
 from fermibose_paper.theory_beyond import measure_all_pairs, measure_online, measure_partners
 
-TINY = theory_beyond.Sizes(60, 3, 60, 3, 40, 3, 1, (1, theory_beyond.EVERYONE))
+TINY = theory_beyond.Sizes(60, 4, 60, 4, 40, 3, 1, (1, theory_beyond.EVERYONE))
 
 
 @pytest.fixture(scope="module")
@@ -76,20 +77,49 @@ def test_every_claim_has_a_verdict_and_a_panel(rows, monkeypatch):
 
 
 def test_what_is_off_is_told(rows, monkeypatch):
-    """The same rows with M larger by 5: no claim on M holds any more."""
+    """The same rows with M larger by 5 at a single point: the claim on all of them fails."""
     monkeypatch.setattr(theory_beyond, "GAMMAS", (0.5, 1.0))
-    wrong = [
-        SimpleNamespace(
-            params=row.params, seed=row.seed,
-            result=row.result | {"M": 5 + np.array(row.result["M"])},
-        )
-        for row in rows
-        if "M" in row.result
-    ]  # fmt: skip
-    told = {v.claim: v.reproduced for v in theory_beyond.verdicts(wrong, scale.quick())}
-    off = [holds for claim, holds in told.items() if ": M in" in claim and "SGD" in claim]
-    assert off
-    assert not any(off)
+    for chosen, told in (
+        ({"method": "amp", "samples": 1.0}, "AMP"),
+        ({"method": "ground", "samples": 0.5}, "ground states"),
+        ({"learning_rate": theory_beyond.RATES[0], "batch": theory_beyond.BATCHES[1]}, "SGD"),
+    ):
+        wrong = [
+            SimpleNamespace(
+                params=row.params, seed=row.seed,
+                result=row.result | {"M": (5 + np.array(row.result["M"])).tolist()}
+                if chosen.items() <= row.params.items() else row.result,
+            )
+            for row in rows
+        ]  # fmt: skip
+        (found,) = [v for v in theory_beyond.verdicts(wrong, scale.quick()) if told in v.claim]
+        assert not found.reproduced
+        where = "γ = " if "samples" in chosen else "η = "
+        value = chosen.get("samples", theory_beyond.RATES[0])
+        assert f"farthest at {where}{value:g}" in found.note
+
+
+def test_points_are_judged_together():
+    """Ten points that are right are refused as rarely as a Gaussian is two deviations off."""
+    rng, refused = np.random.default_rng(4), 0
+    for _ in range(400):
+        drawn = rng.normal(1, 0.1, (10, 6, 2)).tolist()
+        right = {f"point {k}": (values, [1.0, 1.0]) for k, values in enumerate(drawn)}
+        verdict = theory_beyond._together("all", right)
+        least = min(hotelling(*point) for point in right.values())
+        assert verdict.measured == pytest.approx(min(1, 10 * least), rel=1e-6)
+        refused += not verdict.reproduced
+    assert 0.02 < refused / 400 < 0.08
+    assert theory_beyond._together("all", {"none": ([], [1.0, 1.0])}).word == "not measured"
+
+
+def hotelling(values, expected):
+    """p of Hotelling's T² of two quantities, by the inverse of a 2 × 2 matrix written out."""
+    x = np.array(values)
+    n, (a, b) = len(x), x.mean(0) - expected
+    (s, c), (_, t) = np.cov(x.T)
+    squared = n * (a * a * t - 2 * a * b * c + b * b * s) / (s * t - c * c)
+    return stats.f.sf(squared * (n - 2) / (2 * (n - 1)), 2, n - 2)
 
 
 def test_a_unit_on_real_digits_meets_its_prediction():

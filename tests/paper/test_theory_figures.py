@@ -7,11 +7,12 @@ import pytest
 from paper_rows import row
 
 from fermibose.cavity import amp, sample_instance
+from fermibose.errors import InputError
 from fermibose.plotting import canvas
 from fermibose.theory import Problem, solve
 from fermibose_paper import fig2, instances, rho
 from fermibose_paper.fig2 import draw_methods
-from fermibose_paper.instances import chance, measure_instance, two_sigma
+from fermibose_paper.instances import chance, measure_instance, measure_walk, two_sigma
 from fermibose_paper.scale import full, quick
 from fermibose_paper.theory_curves import curve_of, measure_curve
 
@@ -107,7 +108,7 @@ def test_no_run_is_planned_twice_and_theory_is_solved_where_instances_are(figure
 @pytest.mark.parametrize("scale", [quick(), full("nowhere")], ids=["quick", "full"])
 def test_every_method_of_the_figure_is_planned_at_the_papers_parameters(scale):
     jobs = [job for job in fig2.plan(scale) if "method" in job.params]
-    assert {job.params["method"] for job in jobs} == {"amp", "bp", "hmc"}
+    assert {job.params["method"] for job in jobs} == {"amp", "bp", "tempered"}
     for job in jobs:
         changed = [name for name in fig2.DEFAULT if job.params[name] != fig2.DEFAULT[name]]
         assert len(changed) <= 1
@@ -173,10 +174,10 @@ def test_sizes_are_judged_in_standard_errors_of_what_converged():
     assert found["M in standard errors from theory"].tolerance == pytest.approx(two_sigma(3))
     few = {v.claim.split(": ")[1]: v for v in instances.verdicts(rows[:2], quick())}
     assert few["M in standard errors from theory"].word == "not measured"
-    line = instances.table(rows)[1]
+    line = instances.tables(rows, quick())[0].rows[1]
     assert line[:4] == ("0.5", "50", "200", "3 of 4")
     assert line[4].startswith(f"{statistics.mean(values):.4f} ± ")
-    assert instances.table(rows)[-1][4] == f"{theory.M:.4f}"
+    assert instances.tables(rows, quick())[0].rows[-1][4] == f"{theory.M:.4f}"
 
 
 def test_all_quantities_of_enough_instances_are_judged_together():
@@ -202,12 +203,12 @@ def test_all_quantities_of_enough_instances_are_judged_together():
 
 def test_sampling_is_compared_with_amp_on_the_same_instances():
     rows = [instance_row(seed, 0.5 + seed / 10) for seed in range(3)]
-    rows += [instance_row(seed, 0.51 + seed / 10, method="hmc") for seed in range(3)]
-    rows.append(instance_row(7, 99.0, method="hmc"))  # no AMP on this one
-    rows.append(instance_row(0, 99.0, method="hmc", beta=20.0))  # another point
+    rows += [instance_row(seed, 0.51 + seed / 10, method="tempered") for seed in range(3)]
+    rows.append(instance_row(7, 99.0, method="tempered"))  # no AMP on this one
+    rows.append(instance_row(0, 99.0, method="tempered", beta=20.0))  # another point
     rows.append(instance_row(1, 99.0, method="plain", converged=False))
     larger = {"n": 400}  # a single instance judges nothing
-    rows += [instance_row(0, 0.5, **larger), instance_row(0, 0.9, method="hmc", **larger)]
+    rows += [instance_row(0, 0.5, **larger), instance_row(0, 0.9, method="tempered", **larger)]
     judged = [v for v in instances.verdicts(rows, quick()) if "sampling" in v.claim]
     assert [v.claim for v in judged] == [
         f"tempered sampling, N = 100: {name} minus that of AMP" for name in ("M", "q", "Q")
@@ -227,10 +228,12 @@ def test_one_instance_is_measured_as_the_method_says():
     alone = amp(sample_instance(Problem(alpha=0.7, beta=10.0), 40, seed=2))
     assert (found["M"], found["q"], found["converged"]) == (abs(alone.M), alone.q, True)
     walks = {
-        method: measure_instance(method=method, n=6, alpha=0.5, beta=6.0)
-        for method in ("hmc", "plain")
+        method: measure_walk(method=method, n=6, alpha=0.5, beta=6.0)
+        for method in ("tempered", "plain")
     }
-    assert {name: (w["method"], w["aligned"]) for name, w in walks.items()} == {
-        "hmc": ("tempered", False),
-        "plain": ("hmc", True),
+    assert {name: (w["method"], w["aligned"], w["hottest"]) for name, w in walks.items()} == {
+        "tempered": ("tempered", False, 5.0),
+        "plain": ("plain", True, None),
     }
+    with pytest.raises(InputError, match="method must be"):
+        measure_walk(method="hmc", n=6, alpha=0.5)

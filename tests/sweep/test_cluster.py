@@ -59,7 +59,7 @@ def test_the_cluster_gives_the_same_rows_and_its_loss_costs_nothing_stored(clust
 
 
 def test_without_a_scheduler_the_error_tells_how_to_start_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("fermibose_paper.engines._PATIENCE", 1.0)
+    monkeypatch.setattr("fermibose_paper.cluster._PATIENCE", 1.0)
     engine = engine_named("tcp://127.0.0.1:9")
     with pytest.raises(InputError, match="dask scheduler"):
         run([Job(measures.tally, {"scale": 1.0})], Store(tmp_path / "s"), engine=engine)
@@ -97,13 +97,13 @@ def test_a_server_that_is_no_scheduler_is_told_and_the_connection_closed(tmp_pat
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):
-    monkeypatch.setattr("fermibose_paper.engines.find_spec", lambda name: None)
+    monkeypatch.setattr("fermibose_paper.cluster.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"fermibose\[paper\]"):
         engine_named("tcp://127.0.0.1:9")
 
 
 def test_a_scheduler_without_workers_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("fermibose_paper.engines._PATIENCE", 2.0)
+    monkeypatch.setattr("fermibose_paper.cluster._PATIENCE", 2.0)
     file = tmp_path / "scheduler.json"
     options = ["--scheduler-file", str(file), "--no-dashboard", "--port", "0"]
     scheduler = start("dask_scheduler", *options, folder=tmp_path)

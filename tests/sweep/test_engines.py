@@ -16,7 +16,7 @@ from sweep_common import bits, jobs_of_all_kinds, wait_for
 
 from fermibose.errors import FermiboseError, InputError
 from fermibose_paper import Job, Store, engine_named, run
-from fermibose_paper.engines import perform
+from fermibose_paper.run import perform
 
 
 def content(store):

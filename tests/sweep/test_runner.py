@@ -14,8 +14,8 @@ import sweep_measures as measures
 from sweep_common import wait_for
 from sweep_victim import plan
 
+from fermibose.compute import pace
 from fermibose.errors import InputError
-from fermibose.progress import pace
 from fermibose_paper import Job, Store, engine_named, run
 from fermibose_paper.store import Answer
 

@@ -26,8 +26,8 @@ from fermibose.attacks.victim import (
     victim_of,
 )
 from fermibose.checks import number, whole
+from fermibose.compute import Advance, progress_bar
 from fermibose.errors import InputError
-from fermibose.progress import Advance, progress_bar
 from fermibose.threat import Images, ThreatModel
 
 
@@ -110,7 +110,7 @@ def audit(
 
     All images are attacked by PGD and AutoAttack; the robust accuracy is the worst case per
     example, over the attacks and over all that the checks find. These look at up to ``probe``
-    images, spread over all that are classified correctly, and let two attacks differ by
+    images, taken evenly from all that are classified correctly, and let two attacks differ by
     ``tolerance`` of them, or by one image. rival: a net trained independently on the same problem,
     for transfer (by default a small net learns from the model's answers). features: what the
     binarisation test reads out (by default what enters the model's last product with a matrix).
@@ -238,7 +238,7 @@ def no_flags(flags: Iterable[str]) -> Check:
 
 
 def _evenly(correct: Tensor, count: int) -> Tensor:
-    """Row numbers of up to ``count`` correct images, evenly spread (images may be sorted)."""
+    """Row numbers of up to ``count`` correct images, taken evenly (images may be sorted)."""
     rows = correct.nonzero()[:, 0].cpu().numpy()
     chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]
     return torch.as_tensor(chosen, device=correct.device)

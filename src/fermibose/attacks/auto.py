@@ -22,8 +22,8 @@ from fermibose.attacks.victim import (
     victim_of,
 )
 from fermibose.checks import whole
+from fermibose.compute import Advance, progress_bar
 from fermibose.errors import FermiboseError, InputError
-from fermibose.progress import Advance, progress_bar
 from fermibose.threat import Images, ThreatModel, ball_around
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
@@ -34,8 +34,8 @@ QUERIES = 5000  # of Square, in the standard version
 # Steps of float32, in units of ε, that are worth a flag. test_auto.py: at 0.001 the attack finds
 # exactly who can be fooled (inputs within ±1000, ε = 0.25), at 40 it misses some.
 _COARSE = 0.01
-# Warnings about what is settled before: which attacks few classes allow, and dynamic models.
-_SETTLED = ("with only", "it seems to be a dynamic defense")
+# Warnings about what is decided before: which attacks few classes allow, and dynamic models.
+_EXPECTED = ("with only", "it seems to be a dynamic defense")
 
 
 def auto_attack(
@@ -231,7 +231,7 @@ def _listening(flags: list[str], advance: Advance, attacks: Sequence[str]) -> It
                 kind = re.sub(r"\d+", "#", text)
                 known = kind in heard  # the same again, with another count
                 heard.add(kind)
-                if not known and not text.startswith(_SETTLED):
+                if not known and not text.startswith(_EXPECTED):
                     flags.append(text.replace("there are", f"{ZERO_GRADIENT}:", 1))
             elif text.startswith(tuple(f"{attack} - " for attack in attacks)):
                 advance(status=text)

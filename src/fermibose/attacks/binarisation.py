@@ -23,7 +23,7 @@ from fermibose.threat import ThreatModel, ball_around
 # half as many, and five starts, it solves all of them (tests/attacks/zoo.py: MLPs, CNN, SVM,
 # machine, steep threshold), but a tenth of those of an input shattered by a sine (masks.py).
 PROBLEMS, INNER, RESTARTS = 50, 30, 5
-SOLVED = 0.9  # share of the problems that the attack must solve
+SOLVED = 0.9  # share of the problems that the attack must solve; benchmarks/audit.py judges it
 LEAST_GAP = 1e-3  # between the scores of border and inside, in their deviations; less is rounding
 
 Features = Callable[[Tensor], Tensor]  # inputs to (B, F)

@@ -9,6 +9,7 @@ from fermibose.attacks.victim import Victim, misclassified, seeded
 from fermibose.threat import ThreatModel, ball_around
 
 HIDDEN, ROUNDS = 200, 400  # units of the pupil, and its steps of Adam
+# benchmarks/audit.py tells which masks these find.
 SURVIVORS = 60  # images that finite differences are tried on
 SPANS = (0.5, 0.1)  # in units of ε, over which answers are compared
 STEPS, PAIRS = 25, 50  # of a climb by finite differences, and comparisons for each step
@@ -57,7 +58,7 @@ class _Pupil(nn.Module):
     def __init__(self, victim: Victim, threat: ThreatModel, seed: int) -> None:
         super().__init__()
         x = victim.x.float().flatten(1)
-        self.centre, self.spread = x.mean(), x.std().clamp(min=1e-12)
+        self.centre, self.width = x.mean(), x.std().clamp(min=1e-12)
         generator = seeded(seed, x.device)
         shapes = ((x.shape[1], HIDDEN), (HIDDEN, victim.classes))
         self.weights: list[Tensor] = []
@@ -84,7 +85,7 @@ class _Pupil(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The logits it believes in, of order one."""
         first, last = self.weights
-        h: Tensor = (x.flatten(1) - self.centre) / self.spread
+        h: Tensor = (x.flatten(1) - self.centre) / self.width
         return (h @ first).relu() @ last
 
 

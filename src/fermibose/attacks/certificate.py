@@ -15,9 +15,9 @@ from fermibose.attacks.crown import Crown
 from fermibose.attacks.curves import Curve, checked_strengths
 from fermibose.attacks.victim import Victim, versions, victim_of
 from fermibose.checks import choice
+from fermibose.compute import progress_bar
 from fermibose.errors import InputError
 from fermibose.machine import FermiBoseNet
-from fermibose.progress import progress_bar
 from fermibose.threat import Images, ThreatModel
 
 _BISECTIONS = 14  # radii come out within 2⁻¹⁴ of their upper limit, from below

@@ -29,8 +29,8 @@ from fermibose.attacks.gradient import (
 )
 from fermibose.attacks.victim import Victim, seeded, versions, victim_of
 from fermibose.checks import choice, number
+from fermibose.compute import progress_bar
 from fermibose.errors import InputError
-from fermibose.progress import progress_bar
 from fermibose.statistics import summary
 from fermibose.threat import LARGEST, Images, ThreatModel, ball_around
 

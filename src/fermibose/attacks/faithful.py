@@ -16,6 +16,8 @@ from fermibose.attacks.masking import Check, Probe, percent
 from fermibose.attacks.victim import Adapted, Victim, seeded
 from fermibose.threat import ThreatModel, ball_around
 
+# How much is asked, and what counts as different: benchmarks/audit.py judges it on models of known
+# truth.
 SAME = 1e-3  # of the typical size of a logit: answers closer than this are the same
 SINGLY = 10  # points that are asked about one at a time
 REPEATS = 8  # times that all are asked about in the same way

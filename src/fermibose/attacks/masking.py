@@ -27,6 +27,7 @@ from fermibose.threat import ThreatModel, ball_around
 
 # How far the checks look. Not tuned; whether the verdicts are right with these, and a tolerance of
 # 0.02, benchmarks/audit.py tells.
+# What PGD is tried with, and which differences matter: benchmarks/audit.py judges it.
 EPSILON_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 STEPS = (10, 20, 80, 160)  # beside the usual 40
 RESTARTS = 5

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from fermibose import compute
 from fermibose.checks import choice, whole
+from fermibose.compute import progress_bar
 from fermibose.errors import InputError
-from fermibose.progress import progress_bar
 from fermibose.threat import Images, ThreatModel
 
 ZERO_GRADIENT = "the gradient was exactly zero"  # how the flag begins

@@ -33,7 +33,9 @@ from fermibose.errors import InputError
 from fermibose.theory import Array
 
 _BLOCK = 20_000  # messages integrated at a time
-_MEMORY = 6  # earlier sweeps that acceleration remembers
+_MEMORY = (
+    6  # sweeps that acceleration remembers; 4 to 10 do alike: ``memories`` of benchmarks/cavity.py
+)
 # Bytes: the inputs, A, B, m, v before and after, their step; of each sweep remembered a move and an
 # effect, each thrice while the next step is looked for
 _PER_MESSAGE = 8 * (2 + 2 + 2 * 3 + 2 * 6 * _MEMORY)

@@ -39,7 +39,8 @@ _FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges
 _WIDEST = 30.0  # reach of the nodes where φ never saturates
 _FLAT = 1e-10  # a change of φ, in units of its range, that no longer counts
 _MOST = 4000  # nodes: their table of fermion energies takes 128 MB
-_COARSEST = 1.2  # step over width of a density at which sums are good to 1e-6
+# Step over width of a density: the sum of a Gaussian is then off by 2e^{−2π²/1.2²} = 2e-6.
+_COARSEST = 1.2
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ class SampleChannel:
         total = p.sum(1)
         p /= total[:, None]
         mean = np.einsum("ik,ik->i", p, d)
-        spread = np.einsum("ik,ik,ik->i", p, d, d) - mean**2
-        if self.step > _COARSEST * math.sqrt(max(float(spread.min()), 0.0)):
+        variance = np.einsum("ik,ik,ik->i", p, d, d) - mean**2
+        if self.step > _COARSEST * math.sqrt(max(float(variance.min()), 0.0)):
             raise LatticeError(
                 "some density is narrower than the lattice can tell: use a smaller beta or a "
                 "larger delta"
@@ -114,7 +115,7 @@ class SampleChannel:
         return Tilted(
             log_z=top + np.log(total * self.step) - np.log(2 * math.pi * V) / 2,
             f=mean / V,
-            df=(spread - V) / V**2,
+            df=(variance - V) / V**2,
             phi=np.einsum("ik,ik->i", p, values),
             phi2=np.einsum("ik,ik,ik->i", p, values, values),
             density=density.reshape(2, -1),

@@ -29,7 +29,9 @@ _ACCURACY = 1e-5  # largest error of the fermion force, in units of the largest 
 _PERIOD = 1.05  # P/span: closer to 1 fits cusps at ±span badly, above it wastes modes
 _FEWEST, _MOST, _GROWTH = 48, 700, 1.3  # numbers of modes that are tried
 _SPAN = {"tanh": 2.0, "half_tanh": 1.0}  # largest |D| of the activations that have one
-_WORTH = 0.5  # n·modes over n₊n₋ at which both ways cost the same
+# n₊n₋ over n·modes from which on a series is fitted: gradients then take half the time of those
+# pair by pair; at 0.3 they take the same (``worth`` of benchmarks/cavity.py).
+_WORTH = 0.5
 
 
 class Forces(Protocol):

@@ -23,9 +23,8 @@ import numpy as np
 from fermibose.cavity.channel import DivergenceError, LatticeError, PairChannel
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.checks import number, whole
-from fermibose.compute import threads
+from fermibose.compute import Advance, progress_bar, threads
 from fermibose.errors import InputError
-from fermibose.progress import Advance, progress_bar
 from fermibose.theory import (
     Array,
     Overlaps,
@@ -38,6 +37,7 @@ from fermibose.theory import (
     saddle_update,
 )
 
+# ``turns`` of benchmarks/cavity.py compares others.
 TURN = 50  # sweeps that are damped, then accelerated, before damped ones have their turn again
 CLOSE = 1e-2  # an undamped change below which acceleration goes on until it converges
 LOOSEST = 2.0  # a variance may exceed that of the prior by this factor (A_i can be negative)

@@ -4,10 +4,10 @@ At β = 50 a fermion pair cannot take its D through zero (a barrier of about β/
 keeps the signs it started with. Copies of the system at lower β, down to ``hottest``, cross the
 barrier and are exchanged with colder ones with probability min(1, e^{(β−β')(E−E')}).
 
-For Gaussian energies of one heat capacity neighbours at distance ℓ = √((β'−β)(E−E')), which is
-additive along the ladder, are exchanged with probability erfc(ℓ/2). While warming up, a ladder
-whose neighbours are too far apart is laid anew in equal steps of ℓ, with as many copies as that
-takes.
+For Gaussian energies of one heat capacity neighbours at distance ℓ, which is additive along the
+ladder, are exchanged with probability erfc(ℓ/2). While warming up, a ladder with neighbours that
+are exchanged too rarely is laid anew in equal steps of the ℓ that exchanges tell, with as many
+copies as that takes; what is still wrong the next look sees and mends.
 
 Sampling here is tempered; without a ladder of such copies (``hottest=None``) it is *plain*.
 """
@@ -17,26 +17,26 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfc, erfcinv
+from scipy.special import erfcinv
 
 from fermibose.cavity.diagnostics import effective_size, r_hat
 from fermibose.cavity.ground import Landscape
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.checks import number, whole
-from fermibose.compute import threads
+from fermibose.compute import progress_bar, threads
 from fermibose.errors import InputError
-from fermibose.progress import progress_bar
 from fermibose.statistics import summary
 from fermibose.theory import Array, Predictions, Problem
 
-_LEAPS = 12  # leapfrog steps of a trajectory, on average
-_TARGET = 0.8  # acceptance that steps are tuned to while warming up
-_AGREE = 1.1  # largest R̂ of chains that sampled the same
-_ENOUGH = 50  # least effective size of a walk that R̂ can judge
+_LEAPS = 12  # leapfrog steps of a trajectory, on average: ``leaps`` of benchmarks/cavity.py
+_TARGET = 0.8  # acceptance that steps are tuned to; 0.65 to 0.8 is best (Betancourt et al. 2014)
+_AGREE = 1.1  # largest R̂ of chains that sampled the same (Gelman and Rubin's)
+_ENOUGH = 50  # least effective size of a walk that R̂ can judge (Vehtari et al. 2021)
 _LOOKS = 5  # parts of the warm-up; after each but the last the ladder may be laid anew
-_LOOK = 20  # trajectories that such a part must have
-_RARE = 0.1  # exchange that is too rare: of neighbours at ℓ = 2.33
-_STRIDE = 1.4  # ℓ between neighbours of a ladder laid anew (exchange 0.32)
+_LOOK = 20  # trajectories that such a part must have: ten exchanges of every pair
+_RARE = 0.2  # exchange that is too rare; ``ladder`` aims at erfc(0.8) = 0.26, ``_STRIDE`` at 0.32
+_STRIDE = 1.4  # ℓ between neighbours of a ladder laid anew
+_NEVER = 1e-12  # exchange, at ℓ = 10, below which how far apart neighbours are cannot be told
 
 Indices = NDArray[np.intp]
 
@@ -61,7 +61,7 @@ class Sampling(Predictions):
     agreement: dict[str, float]  # R̂ of M, q, energy and Q: near 1 where all sampled the same
     ess: dict[str, float]  # effective sample sizes of the same
     acceptance: float  # of trajectories at the coldest copies
-    exchange: float  # least accepted part of exchanges between neighbours; 1 without tempering
+    exchange: float  # least probability of exchange of neighbours, mean; 1 without tempering
     round_trips: int  # of copies from the coldest to the hottest β and back
     betas: Array  # (copies,): the ladder, hottest first
     converged: bool  # R̂ and ess are good, copies moved and were exchanged
@@ -114,7 +114,10 @@ class Sampling(Predictions):
             (apart, f"the {parts} disagree on {', '.join(apart)}"),
             (few, f"too few independent draws of {', '.join(few)}: use more trajectories"),
             (self.acceptance == 0, "nothing was accepted"),
-            (self.exchange == 0, "some neighbours on the ladder were never exchanged"),
+            (
+                self.exchange * self.iterations < 1,
+                "some neighbours on the ladder are exchanged less than once in the whole walk",
+            ),
         ]
         return [words for wrong, words in doubts if wrong]
 
@@ -179,7 +182,8 @@ def hmc(
 def ladder(beta: float, hottest: float | None, n: int) -> Array:
     """Inverse temperatures from hottest to β in equal ratios that exchanges can bridge.
 
-    The energy of n weights fluctuates by about √(0.6 n)/β.
+    The energy of n weights fluctuates by about √(0.6 n)/β (``heat`` of benchmarks/cavity.py), and
+    neighbours at ℓ = 1.6 are exchanged one time in four.
     """
     if hottest is None or number("hottest (an inverse temperature)", hottest, above=0) >= beta:
         return np.array([beta])
@@ -209,36 +213,27 @@ class _Copies:
         return np.arange(self.chains) * self.ladder.size + self.ladder.size - 1
 
     def forget_counts(self) -> None:
-        """Begin to count acceptance, exchanges, energies and round trips afresh."""
+        """Begin to count acceptance, exchanges and round trips afresh."""
         self.moves = 0
-        self.accepted, self.energy = np.zeros((2, self.betas.size))
-        self.tries, self.exchanges = np.zeros((2, self.betas.size))
+        self.accepted, self._chance = np.zeros((2, self.betas.size))
         self.round_trips = 0
         self._who = np.arange(self.betas.size)  # who is where
         # Which end someone was at last: 1 coldest, 2 hottest after that, 0 neither or the hottest.
         self._end = np.zeros(self.betas.size, dtype=int)
 
-    def lay_ladder(self) -> None:
-        """Lay the ladder anew if neighbours are too far apart; new copies start from the nearest.
+    @property
+    def chance(self) -> Array:
+        """Mean probability of exchange of every β with the next colder one."""
+        every = self._chance.reshape(self.chains, self.ladder.size)[:, :-1]
+        return np.asarray(every.mean(0) / self.moves)
 
-        At most twice as many at a time: energies of a walk that still cools are no sure guide.
-        """
-        size = self.ladder.size
-        if size == 1:
+    def lay_ladder(self) -> None:
+        """Lay the ladder anew if neighbours are too far apart; copies start from the nearest."""
+        size, chance = self.ladder.size, self.chance
+        if (chance >= _RARE).all():
             return
-        E = self.energy.reshape(self.chains, size).mean(0) / self.moves
-        apart = np.sqrt(np.maximum(np.diff(self.ladder) * -np.diff(E), 0))
-        tries, exchanges = (
-            x.reshape(self.chains, size).sum(0)[:-1] for x in (self.tries, self.exchanges)
-        )
-        # Rarer than chance explains: two standard deviations.
-        rare = exchanges + 2 * np.sqrt(exchanges) < _RARE * tries
-        if not rare.any() and (erfc(apart / 2) >= _RARE).all():
-            return
-        rate = np.where(rare, np.maximum(exchanges, 0.5) / tries, 1.0)
-        apart = np.maximum(apart, 2 * erfcinv(rate))
-        places = np.concatenate([[0.0], np.cumsum(np.maximum(apart, 0.1))])
-        count = min(max(math.ceil(places[-1] / _STRIDE) + 1, size), 2 * size)
+        places = np.concatenate([[0.0], np.cumsum(2 * erfcinv(np.maximum(chance, _NEVER)))])
+        count = math.ceil(places[-1] / _STRIDE) + 1
         log_betas = np.interp(np.linspace(0, places[-1], count), places, np.log(self.ladder))
         nearest = np.abs(np.log(self.ladder)[:, None] - log_betas).argmin(0)
         origin = (np.arange(self.chains)[:, None] * size + nearest).ravel()
@@ -275,14 +270,13 @@ class _Copies:
         hot = np.arange(self.betas.size - 1)
         hot = hot[(hot % size != size - 1) & (hot % size % 2 == self._parity)]
         self._parity = 1 - self._parity
-        gain = (self.betas[hot + 1] - self.betas[hot]) * (self.E[hot + 1] - self.E[hot])
-        yes = self._rng.random(hot.size) < np.exp(np.minimum(gain, 0))
-        self.tries[hot] += 1
-        self.exchanges[hot] += yes
+        gain = np.diff(self.betas) * np.diff(self.E)
+        chance = np.exp(np.minimum(gain, 0))
+        self._chance[:-1] += chance
+        yes = self._rng.random(hot.size) < chance[hot]
         one, other = hot[yes], hot[yes] + 1
         for array in (self.w, self._gradient, self.E, self._who):
             array[..., one], array[..., other] = array[..., other], array[..., one].copy()
-        self.energy += self.E
         self._count_trips()
 
     def _count_trips(self) -> None:
@@ -322,7 +316,6 @@ def overlap(w: Array, *, flips: bool) -> float:
 
 
 def _averages(instance: Instance, walk: Walk, copies: _Copies) -> Sampling:
-    tried = copies.tries > 0
     names = ["M", "q", "energy", "Q"][: 3 if copies.chains == 1 else 4]
     found = Sampling(
         instance=instance,
@@ -331,7 +324,7 @@ def _averages(instance: Instance, walk: Walk, copies: _Copies) -> Sampling:
         agreement={name: r_hat(getattr(walk, name)) for name in names},
         ess={name: effective_size(getattr(walk, name)) for name in names},
         acceptance=float(copies.accepted[copies.cold].mean() / copies.moves),
-        exchange=float((copies.exchanges[tried] / copies.tries[tried]).min(initial=1.0)),
+        exchange=float(copies.chance.min(initial=1.0)),
         round_trips=copies.round_trips,
         betas=copies.ladder,
         converged=False,

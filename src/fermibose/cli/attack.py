@@ -98,8 +98,8 @@ def attack(
     try:
         with compute_settings(threads):
             for name in dict.fromkeys(chosen):
-                run = _attack_named(name, steps=steps, restarts=restarts, seed=seed)
-                results.append(run(net, dataset.x_test, dataset.y_test, threat))
+                method = _attack_named(name, steps=steps, restarts=restarts, seed=seed)
+                results.append(method(net, dataset.x_test, dataset.y_test, threat))
                 record["results"].append(results[-1].as_dict())
                 write_json(output / "attack.json", record)
             curve = _curve(net, dataset, threat, seed)

@@ -69,7 +69,7 @@ PROBLEM = {  # what the help says of the fields of a Problem
     "pairing": "disjoint (as in the paper) or all pairs of the training samples.",
     "alpha": "Disjoint training pairs per weight, α (default: 2.5).",
     "samples": "Training samples per weight γ, if all their pairs count (default: 5).",
-    "delta": "Spread of a cluster, Δ.",
+    "delta": "Width of a cluster, Δ.",
     "beta": "Inverse temperature β; inf for zero.",
     "d_f": "Target squared distance of fermions.",
     "weight_decay": "Weight decay λ_w.",

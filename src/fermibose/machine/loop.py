@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from fermibose import compute
+from fermibose.compute import progress_bar
 from fermibose.errors import FermiboseError
 from fermibose.machine.checkpoint import Checkpoint, Position, Records
-from fermibose.progress import progress_bar
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # as in the original paper on Adam
 

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from fermibose.checks import choice, number
-from fermibose.compute import Interrupted
+from fermibose.compute import Interrupted, progress_bar
 from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, figure
-from fermibose.progress import progress_bar
 from fermibose.theory.broken import (
     BROKEN_QUANTITIES,
     BrokenSolution,

@@ -106,7 +106,7 @@ def trace(
     A point that cannot be solved is left out and named in ``failures``; ConvergenceError is raised
     if no point can be. Ctrl-C raises ``Interrupted``, a KeyboardInterrupt whose ``done`` is the
     curve of the finished points (of other processes: of their finished pieces).
-    show: progress bar, see :func:`fermibose.progress.progress_bar`.
+    show: progress bar, see :func:`fermibose.compute.progress_bar`.
     """
     problems = along(problem, parameter, values)
     number("tol", tol, above=0, below=1)

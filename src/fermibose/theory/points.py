@@ -114,7 +114,7 @@ def solve_many(
 
     A problem that cannot be solved is a :class:`Failure` in its place. Ctrl-C raises
     ``Interrupted``, a KeyboardInterrupt whose ``done`` are the solutions of the first problems.
-    show: progress bar, see :func:`fermibose.progress.progress_bar`.
+    show: progress bar, see :func:`fermibose.compute.progress_bar`.
     """
     asked = list(problems)
     for problem in asked:

@@ -1,38 +1,30 @@
-"""Engines: where jobs are computed. All give the same answers, bit for bit, in any order.
+"""Jobs computed by worker processes: of this machine, or of a cluster that has an address.
 
-In this process, to debug; by worker processes on this machine; by a cluster. The last two are
-Dask's (extra ``paper``), which starts and watches the workers and moves the jobs.
+Both are Dask's (extra ``paper``), which starts and watches the workers and moves the jobs. Answers
+are those of one process, bit for bit, in any order.
 """
 
 import logging
 import os
-import re
 import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, islice
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
-import joblib
 from threadpoolctl import threadpool_limits
 
-from fermibose.compute import ONE_THREAD, threads, versions
+from fermibose.compute import ONE_THREAD, versions
 from fermibose.errors import FermiboseError, InputError
-from fermibose_paper.job import Job, decode, encode, measurement_of
+from fermibose_paper.job import Job
+from fermibose_paper.run import Answers, perform
 from fermibose_paper.store import Answer
 
-Answers = list[tuple[Job, Answer]]
-
-_LOCAL = re.compile(r"local(:0*(?P<workers>[1-9][0-9]{0,5}))?")
-# Of a host by name, or by number as in [::1]; the schemes are Dask's that name a host and a port.
-_ADDRESS = re.compile(r"(tcp|tls|ucx|wss?)://([^\s/:@\[\]]+|\[[^\s/\[\]]+\]):(?P<port>[0-9]{1,5})")
 _SAFE = "What is stored is safe: start again{}; only what is missing will be computed"
 _STARTS = 3  # of the workers of this machine
 _ATTEMPTS = 2  # of a job whose worker died
@@ -42,109 +34,9 @@ _PATIENCE = 15.0  # seconds for a scheduler to answer, and for it to have worker
 _POLL = 0.5  # seconds between looks at workers and at the clock
 
 
-@runtime_checkable
-class Engine(Protocol):
-    """Computes jobs; a context manager that ends its workers on leaving."""
-
-    def answers(self, jobs: Iterator[Job], limit: float | None) -> Generator[Answers, None, None]:
-        """Take a job when there is room for it; yield answers as they come, several at a time.
-
-        limit: seconds that a job may take.
-        """
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-
-def engine_named(name: str) -> Engine:
-    """The engine with this name.
-
-    name: ``in-process``, to debug; ``local``, one process per core, or ``local:4``, four of them;
-    the address of a Dask scheduler, ``tcp://host:port``. All but the first need the extra
-    ``paper``.
-    """
-    if not isinstance(name, str):
-        raise InputError(f"an engine has a name, say local, not {name!r}")
-    if name == "in-process":
-        return InProcess()
-    address = _ADDRESS.fullmatch(name)
-    if address and 0 < int(address["port"]) < 2**16:
-        return DaskEngine(address=name)
-    if local := _LOCAL.fullmatch(name):
-        return DaskEngine(int(local["workers"]) if local["workers"] else joblib.cpu_count())
-    raise InputError(
-        f"there is no engine {name!r}: use in-process, local, local:4 (four processes), or the "
-        "address of a Dask scheduler, tcp://host:port"
-    )
-
-
 def dask_is_installed() -> bool:
     """Whether there is more than this process to compute with."""
     return find_spec("distributed") is not None
-
-
-def perform(job: Job) -> Answer:
-    """Compute a job; an exception of the function becomes part of the answer.
-
-    The error text starts at the function's own frame, so that it is the same from every engine.
-    """
-    mark = measurement_of(job.function)
-    result, error, started = None, None, time.perf_counter()
-    try:
-        if (mark.name, mark.version) != (job.name, job.version):
-            raise InputError(
-                f"the worker has version {mark.version} of {mark.name!r}, and version "
-                f"{job.version} was asked for: give all workers the same code, and start again"
-            )
-        data = {} if isinstance(job.data, str) else {"data": _checked(job)}
-        params = decode(job.text)  # its own: a function may change what it is given
-        returned = job.function(**params, **job.context, **data, seed=job.seed)
-        if not isinstance(returned, dict):
-            raise InputError(f"{mark.name!r} returned {returned!r}, not a dict")
-        result = encode(returned, "the result")
-    except KeyboardInterrupt:
-        raise
-    except BaseException as problem:  # SystemExit, too, would end the worker
-        trace = problem.__traceback__
-        error = "".join(traceback.format_exception(problem.with_traceback(trace and trace.tb_next)))
-    return Answer(result, error, time.perf_counter() - started, versions(), mark.source)
-
-
-def _checked(job: Job) -> Any:
-    """The data of a job as they are here, which must be those that the job is of."""
-    assert not isinstance(job.data, str)
-    loaded = job.data.load()
-    if str(loaded.checksum) != job.checksum:
-        raise InputError(
-            f"the data found here as {job.data!r} are not those of the run (checksum "
-            f"{loaded.checksum!s:.12}…, not {job.checksum:.12}…): give every worker the same files"
-        )
-    return loaded
-
-
-class InProcess:
-    """One job after another in this process, to debug."""
-
-    def answers(self, jobs: Iterator[Job], limit: float | None) -> Generator[Answers, None, None]:
-        """See :class:`Engine`."""
-        if limit is not None:
-            raise InputError(
-                "a job of this process cannot be ended from outside: leave the time limit out, or "
-                'use engine="local"'
-            )
-        for library in ("scipy.linalg", "torch"):  # loaded inside, they would use every core
-            import_module(library)
-        for job in jobs:
-            with threads(1):
-                answer = perform(job)
-            yield [(job, answer)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 class DaskEngine:
