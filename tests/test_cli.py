@@ -297,7 +297,11 @@ def test_options_are_the_fields(command, taker, options, expected, tmp_path, mon
 @pytest.mark.parametrize(
     ("command", "kind", "not_offered"),
     [
-        (train_command, Recipe, {"energy", "bias", "readout_learning_rate"}),
+        (
+            train_command,
+            Recipe,
+            {"energy", "bias", "readout_learning_rate", "image_shape", "adversary"},
+        ),
         (train_command, PairEnergy, {"softness", "fermion_weight"}),
         (theory_command, Problem, {"hinge"}),
         (cavity_command, Problem, {"hinge", "activation"}),

@@ -136,7 +136,7 @@ def test_audit_prints_the_verdict_and_writes_the_evidence(model, tmp_path):
     assert f"proved: {100 * proof.accuracy:.1f} %" in text
     assert record["data"]["name"] == "digits"
     outcomes = [check["passed"] for check in record["checks"]]
-    assert len(outcomes) == 15
+    assert len(outcomes) == 17
     assert text.count("passed") == outcomes.count(True) >= 14
     assert text.count("inconclusive") == outcomes.count(None) + (None in outcomes)
     assert (tmp_path / "audit.png").read_bytes()[:4] == PNG

@@ -52,7 +52,7 @@ RECIPE = Fields(
     {
         MACHINE: {
             "activity": "Penalty on the mean activity.",
-            "activation": "(1 + tanh z)/2, or tanh z.",
+            "activation": "(1 + tanh z)/2, tanh z, or max(z, 0).",
             "readout": "As in the paper, or in closed form.",
         },
         TRAINING: {
@@ -60,10 +60,17 @@ RECIPE = Fields(
             "readout_epochs": "Epochs for the readout.",
             "batch_size": "Images in a mini-batch.",
             "learning_rate": "Of Adam, for hidden layers.",
+            "schedule": "Whether the rate falls to 0, along half a cosine.",
+            "averaging": "Decay of a running mean of hidden weights; 0: the last ones.",
             "weight_decay": "λ of (λ/2N)|W|², for hidden layers.",
         },
     },
-    types={"activation": Literal["half_tanh", "tanh"]},
+    types={
+        "activation": Literal["half_tanh", "tanh", "relu"],
+        "readout": Literal["cross_entropy", "ridge", "prototype"],
+        "epochs": int,
+        "learning_rate": float,
+    },
 )
 # What the command line says otherwise than the fields of a recipe.
 HiddenOption = Annotated[
