@@ -191,6 +191,7 @@ def test_ground_states_meet_the_replica_theory(problem):
         ground_state(sample_instance(problem, 300, seed=s, counts="exact"), restarts=1)
         for s in range(16)
     ]
+    assert all(f.converged for f in found)
     rows = [(abs(f.M), f.q, f.training_loss, f.energy) for f in found]
     compare(rows, theory, ("M", "q", "energy", "free_energy"))
 

@@ -80,6 +80,14 @@ def test_the_adversary_of_a_second_layer_passes_through_the_first_and_moves_noth
     assert first.weight.grad is None
 
 
+def test_inputs_beyond_its_bounds_are_refused():
+    x, y, layer, g = batch(3)
+    with pytest.raises(InputError, match="keeps to the bounds"):
+        LocalAdversary().perturb(layer, 2 * x, y, FreeEnergy(), g)
+    unbounded = LocalAdversary(ThreatModel("linf", 0.1, (-torch.inf, torch.inf)))
+    assert float(unbounded.perturb(layer, 2 * x, y, FreeEnergy(), g).max()) > 1
+
+
 def test_it_may_grow_during_the_training():
     adversary = LocalAdversary(ThreatModel("linf", 0.2), ramp=0.5)
     strengths = [adversary.at(progress).threat.epsilon for progress in (0.1, 0.25, 0.5, 1.0)]

@@ -29,7 +29,7 @@ MUTANTS = [
     ("augment: windows leave the image", AUGMENT, "place = _symmetric(x, generator, 2) * (1 - side)", "place = _symmetric(x, generator, 2) * side", "tests/machine/test_augment.py"),
     ("kernel: penalty forgotten", READOUTS, "gram.diagonal().add_(spec.penalty)", "pass", "tests/machine/test_readout.py"),
     ("kernel: width of one side", READOUTS, "spread = 2 * (keys", "spread = (keys", "tests/machine/test_readout.py"),
-    ("kernel: Nyström penalises coefficients", READOUTS, "self.kernel(self.centres.double(), self.centres.double()) * spec.penalty", "torch.eye(m).double() * spec.penalty", "tests/machine/test_readout.py"),
+    ("kernel: Nyström penalises coefficients", READOUTS, "gaussian_kernel(centres, centres, self.gamma) * spec.penalty", "torch.eye(m).double() * spec.penalty", "tests/machine/test_readout.py"),
     ("prototypes: bias forgotten", READOUTS, "readout.bias.copy_(-distance)", "readout.bias.zero_()", "tests/machine/test_readout.py"),
     ("kernel: empty directions blow up", READOUTS, "torch.where(varies, values, torch.inf)", "values", "tests/machine/test_readout.py"),
     ("front end: the ball instead of the box", FRONT, "return gradient.sign() * (self.upper - self.lower) / 2", "return gradient.sign() * 1e-3", "tests/attacks/test_front_end.py"),

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fermibose import checks
 from fermibose.errors import InputError
+from fermibose.machine.inputs import within
 from fermibose.machine.local_rule import Energy, query_forces
 from fermibose.threat import ThreatModel, ball_around
 
@@ -68,6 +69,12 @@ class LocalAdversary:
 
         represent: what the energy sees of inputs, (B, N), differentiable.
         """
+        low, high = (float(end) for end in x.aminmax())
+        if not within(low, high, self.threat.bounds):
+            raise InputError(
+                f"the adversary keeps to the bounds {self.threat.bounds}, but the inputs go from "
+                f"{low:g} to {high:g}: scale them, or give its ThreatModel their bounds"
+            )
         keys = represent(x)
         same = labels[:, None] == labels
         pairs = torch.ones_like(same) if self.own else ~torch.eye(len(x), dtype=torch.bool)

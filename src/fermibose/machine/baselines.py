@@ -21,6 +21,7 @@ from fermibose.machine.inputs import (
 )
 from fermibose.machine.loop import Adam, compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
+from fermibose.machine.readouts import gaussian_kernel, targets_of
 from fermibose.machine.recipe import Recipe
 from fermibose.machine.training import Training, conclude, new_net, scores
 
@@ -168,7 +169,6 @@ class KernelClassifier(nn.Module):
     centres: Tensor  # (S, features)
     coefficients: Tensor  # (S, classes)
     intercept: Tensor  # (classes,)
-    squares: Tensor  # |x_s|², (S,)
 
     def __init__(
         self, centres: Tensor, coefficients: Tensor, intercept: Tensor, *, gamma: float
@@ -178,17 +178,11 @@ class KernelClassifier(nn.Module):
         self.register_buffer("centres", centres)
         self.register_buffer("coefficients", coefficients)
         self.register_buffer("intercept", intercept)
-        self.register_buffer("squares", centres.square().sum(1), persistent=False)
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, (B, classes)."""
-        x = x.flatten(1)
-        # |x − x_s|² from one GEMM; rounding may leave it slightly below 0.
-        d2 = torch.addmm(
-            self.squares + x.square().sum(1, keepdim=True), x, self.centres.T, alpha=-2
-        )
-        kernel = torch.exp(-self.gamma * d2.clamp(min=0))
+        kernel = gaussian_kernel(x.flatten(1), self.centres, self.gamma)
         return torch.addmm(self.intercept, kernel, self.coefficients)
 
 
@@ -229,7 +223,7 @@ def train_kernel_ridge(
     inputs, labels = as_tensors(x, y)
     images = inputs.double()
     kernel = torch.exp(-gamma * torch.cdist(images, images).square())
-    targets = 2.0 * nn.functional.one_hot(labels, count_classes(labels)).double() - 1
+    targets = targets_of(labels, count_classes(labels))
     weights = torch.linalg.solve(kernel + ridge * torch.eye(len(images)).double(), targets)
     weights = weights.to(inputs.dtype)
     return KernelClassifier(inputs, weights, torch.zeros(weights.shape[1]), gamma=gamma)

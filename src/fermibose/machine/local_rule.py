@@ -18,6 +18,7 @@ g, the graph is bipartite: with :math:`D^2_{ik} = |h_i - g_k|^2/N` and S = ∂L/
     \frac{\partial L}{\partial g} = \frac2N\,(\mathrm{diag}(S^\top\mathbf 1)\,g - S^\top h) .
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -228,7 +229,7 @@ ACTIVATIONS = {
 }
 
 
-class LocalLayer(nn.Module):
+class LocalLayer(nn.Module, ABC):
     """A layer that learns from the pairs of its own output.
 
     ``forward`` maps inputs to the output h, ``head`` what of h the pair energy sees, (B, N). Its
@@ -241,9 +242,9 @@ class LocalLayer(nn.Module):
         """The representation on which the energy acts: all of h."""
         return h.flatten(1)
 
+    @abstractmethod
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the first weights."""
-        raise NotImplementedError
 
     def constrain(self) -> None:
         """Bring the parameters back to where they may be, after the optimiser moved them."""

@@ -13,6 +13,12 @@ NOTHING = 1e-10  # variance along a direction, per largest, that float32 cannot 
 TINY = 1e-30
 
 
+def gaussian_kernel(x: Tensor, centres: Tensor, gamma: Tensor | float) -> Tensor:
+    """exp(−γ|x − x_s|²), (B, centres), from one GEMM; rounding may leave |x − x_s|² below 0."""
+    squares = centres.square().sum(1) + x.square().sum(1, keepdim=True)
+    return torch.exp(-gamma * torch.addmm(squares, x, centres.T, alpha=-2).clamp(min=0))
+
+
 def targets_of(y: Tensor, classes: int) -> Tensor:
     """t_{ik} = 1 for the class of sample i and −1 for the others, (samples, classes), float64."""
     return 2.0 * nn.functional.one_hot(y, classes).double() - 1
@@ -124,14 +130,9 @@ class KernelReadout(nn.Module):
         """The principal components u of representations, (B, components)."""
         return (h - self.mean) @ self.directions
 
-    def kernel(self, u: Tensor, centres: Tensor) -> Tensor:
-        """exp(−γ|u − u_s|²), (B, centres)."""
-        squares = centres.square().sum(1) + u.square().sum(1, keepdim=True)
-        return torch.exp(-self.gamma * torch.addmm(squares, u, centres.T, alpha=-2).clamp(min=0))
-
     def forward(self, h: Tensor) -> Tensor:
         """Logits, (B, classes)."""
-        return self.kernel(self.project(h), self.centres) @ self.coefficients
+        return gaussian_kernel(self.project(h), self.centres, self.gamma) @ self.coefficients
 
     @torch.no_grad()
     def solve(self, h: Tensor, y: Tensor, spec: KernelRidge, generator: torch.Generator) -> None:
@@ -146,15 +147,16 @@ class KernelReadout(nn.Module):
         t, m = targets_of(y, self.coefficients.shape[1]), len(self.centres)
         if m == n:
             self.centres.copy_(keys)
-            gram = self.kernel(keys.double(), keys.double())
+            gram = gaussian_kernel(keys.double(), keys.double(), self.gamma)
             gram.diagonal().add_(spec.penalty)
             self.coefficients.copy_(_solve(gram, t))
             return
         self.centres.copy_(keys[torch.randperm(n, generator=generator)[:m]])
-        inner = self.kernel(self.centres.double(), self.centres.double()) * spec.penalty
+        centres = self.centres.double()
+        inner = gaussian_kernel(centres, centres, self.gamma) * spec.penalty
         outer = torch.zeros(m, t.shape[1], dtype=torch.float64)
         for u, target in zip(keys.split(BATCH), t.split(BATCH), strict=True):
-            k = self.kernel(u, self.centres)
+            k = gaussian_kernel(u, self.centres, self.gamma)
             inner += (k.T @ k).double()
             outer += k.double().T @ target
         self.coefficients.copy_(_solve(inner, outer))
