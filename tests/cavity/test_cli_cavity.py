@@ -80,8 +80,8 @@ def test_ground_states_stand_beside_zero_temperature(tmp_path, monkeypatch):
     assert re.search(r"[^t] converged; energy per weight .* the lowest of 20 starts", output)
     reached = sorted(found.history.energy)
     assert f"(median {(reached[9] + reached[10]) / 2:.6f}) wrote" in output
-    assert (tmp_path / "cavity" / "ground_n60_seed0.png").stat().st_size > 10_000
-    assert run("--method", "ground", "--n", "60", "--beta", "inf") == output
+    assert (tmp_path / "fbm-cavity" / "ground_n60_seed0.png").stat().st_size > 10_000
+    assert run("--method", "ground", "--n", "60", "--beta", "inf", "--force") == output
 
 
 def test_a_descent_that_stopped_early_is_printed_as_such(monkeypatch, tmp_path):
@@ -126,7 +126,7 @@ def test_options_of_sweeps_reach_the_algorithm(monkeypatch, tmp_path, method):
     monkeypatch.setattr(f"fermibose.cavity.{name}", spy)
     here = (*WARM, "--method", method, "--output", str(tmp_path))
     run(*here)
-    run(*here, "--damping", "0.25", "--max-iterations", "7")
+    run(*here, "--damping", "0.25", "--max-iterations", "7", "--force")
     assert given == [{"show": None}, {"show": None, "damping": 0.25, "max_iterations": 7}]
 
 

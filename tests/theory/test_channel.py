@@ -10,9 +10,11 @@ import pytest
 from scipy.special import erf, roots_legendre
 
 from fermibose.theory.channel import Axis, GaussianChannel, gaussian_kernels, pair_table
+from fermibose.theory.deposit import deposit_step, deposited_table
+from fermibose.theory.disjoint import make_lattice
 from fermibose.theory.moreau import DERIVATIVES, MoreauChannel, _beside
 from fermibose.theory.problem import Problem
-from fermibose.theory.spreading import spread_step, spread_table
+from fermibose.theory.solution import Overlaps
 
 POINTS = [(0.0, 0.3), (0.45, 0.7), (1.4, 0.1), (2.1, 1.3)]  # (r, t)
 
@@ -225,15 +227,15 @@ def test_derivatives_of_named_activations(name):
     np.testing.assert_allclose(bend, (f(z + h) - 2 * f(z) + f(z - h)) / h**2, atol=1e-6)
 
 
-def test_a_table_spread_for_a_wide_gaussian():
+def test_a_table_deposited_for_a_wide_gaussian():
     """ln Z of a steep φ under a Gaussian 60 times as wide as it, by quadrature in (z₁, z₂)."""
     for phi in (lambda z: np.tanh(3 * z), lambda z: np.tanh(3 * z + 1)):
         problem = Problem(activation=phi, beta=0.7, d_f=1.6, softness=1e-3)
         s = 20.0
-        step, reach = spread_step(problem, 140.0, s), 140.0
+        step, reach = deposit_step(problem, 140.0, s), 140.0
         z_r = Axis.uniform(step, reach + 4 * step)
         z_t = z_r if problem.odd else Axis.uniform(step, reach + 4 * step, folded=False)
-        table = spread_table(problem, z_r, z_t, reach=reach, s=s, coarseness=1.0)
+        table = deposited_table(problem, z_r, z_t, reach=reach, s=s, coarseness=1.0)
         r, t = nodes([0.0, 7.0]), nodes([-5.0, 0.0, 11.0], folded=False)
         channel = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t))
         pair, H = channel.effective(problem.beta * s**2), channel.energy(problem.beta * s**2)
@@ -255,3 +257,31 @@ def test_a_table_spread_for_a_wide_gaussian():
             slope = p * (z - (b + a) / math.sqrt(2)) / s**2 @ np.exp(-problem.beta * E) @ q / Z
             found = (pair.r[kind, i, k] + pair.t[kind, i, k]) / math.sqrt(2)
             assert found == pytest.approx(-slope / problem.beta, abs=1e-8)
+
+
+@pytest.mark.parametrize("phi", [np.tanh, lambda z: np.tanh(z + 0.3)])
+def test_fields_that_end_where_they_have_no_mean(phi):
+    """The whole channel inside, for boson pairs along r and for fermion pairs along t; 0 beyond."""
+    problem = Problem(activation=phi)
+    r, z = Axis.uniform(0.4, 3.0), Axis.uniform(0.03, 6.0)
+    t = r if problem.odd else Axis.uniform(0.3, 2.0, folded=False)
+    on = (z, z if problem.odd else Axis.uniform(0.03, 6.0, folded=False))
+    whole, ending = (
+        GaussianChannel(pair_table(problem, *on), problem.beta, at=(r, t), on=on, end=end)
+        for end in (math.inf, 1.0)
+    )
+    inside = np.array(np.broadcast_arrays(abs(r.nodes[:, None]) < 1, abs(t.nodes) < 1))
+    assert 0 < inside.mean() < 1
+    for name in ("effective", "response", "energy", "lost"):
+        one, other = (getattr(channel, name)(2.0) for channel in (whole, ending))
+        if name in ("effective", "response"):
+            fields = [f for f in vars(one) if vars(one)[f] is not None]
+            one, other = (np.array([getattr(x, f) for f in fields]) for x in (one, other))
+        np.testing.assert_allclose(other, np.where(inside, one, 0.0), rtol=1e-9, atol=1e-12)
+
+
+def test_a_lattice_is_not_good_for_a_field_that_goes_beyond_its_end():
+    problem, narrow, wider = Problem(), Overlaps(2.0, 4.2, 3.0), Overlaps(1.3, 6.3, 3.0)
+    assert make_lattice(problem, narrow, whole=True).covers(problem, wider)
+    assert make_lattice(problem, narrow).covers(problem, narrow)
+    assert not make_lattice(problem, narrow).covers(problem, wider)

@@ -30,7 +30,7 @@ def test_the_theory_alone(tmp_path):
                  "--start-q", "0.8", "--delta", "0.6", "--output", str(tmp_path))  # fmt: skip
     wanted = evolve(Problem(delta=0.6), learning_rate=2, batch=5, t=3.0, start=(0.2, 0.8))
     assert "η = 2, 5 samples a step" in output
-    assert f"│ 3.00 │ {wanted.M[-1]:.5f} │ {wanted.q[-1]:.5f} │ {wanted.accuracy[-1]:.5f}" in output
+    assert f"│ 3.00 │ {wanted.M[-1]:.5f} │ {wanted.q[-1]:.5f} │ {wanted.accuracy[-1]:.3%}" in output
     assert "SGD" not in output
     found = rows(tmp_path)
     assert [float(row["M"]) for row in found] == wanted.M.tolist()
@@ -87,3 +87,11 @@ def test_errors_for_people(args, says, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=says):
         CliRunner().invoke(app, ["dynamics", *args], catch_exceptions=False)
     assert not list(tmp_path.iterdir())
+
+
+def test_runs_of_sgd_are_named_in_the_legend():
+    common = {"learning_rate": 2.0, "t": [0.5, 1.0], "start": (0.1, 1.0)}
+    path, runs = evolve(Problem(), **common), sgd(Problem(), 30, runs=2, **common)
+    for measured, names in ((runs, ["η = 2", "SGD, η = 2"]), (None, ["η = 2"])):
+        legend = path.draw(measured=measured).axes[-1].get_legend()
+        assert [text.get_text() for text in legend.get_texts()] == names

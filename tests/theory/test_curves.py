@@ -173,7 +173,7 @@ def test_files_hold_the_curve(tmp_path):
     rows = read(tmp_path / "new" / "curve.csv")
     assert [float(r["alpha"]) for r in rows] == [1.0, 2.0]
     assert float(rows[1]["M"]) == curve[1].M
-    assert float(rows[1]["rs_stable"]) == 0
+    assert rows[1]["rs_stable"] == "False"
     curve.draw(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 5000
 
@@ -257,7 +257,7 @@ def test_a_diagram_of_one_row_or_column_is_a_line(tmp_path, monkeypatch, axes):
     expected = [solve(Problem(delta=delta)).accuracy for delta in values["delta"]]
     np.testing.assert_allclose(line.get_ydata(), expected, atol=1e-12)
     assert drawn[0].get_xlabel() == "Δ"
-    assert drawn[0].get_title(loc="left") == "α = 2.5"
+    assert drawn[0].get_title() == f"α = 2.5, {diagram.fixed}"
     assert (tmp_path / "line.png").stat().st_size > 5000
 
 

@@ -149,7 +149,7 @@ def test_equations_of_motion_by_adaptive_quadrature():
                                              ("rho", 2), ("half", 5)])  # fmt: skip
 def test_what_drives_M_out_of_zero(name, batch):
     wanted = brute_rates(PROBLEMS[name], 0.0, 0.9, 1.0, batch)[2]
-    assert Flow(PROBLEMS[name], batch).spread(0.9) == pytest.approx(wanted, abs=1e-7)
+    assert Flow(PROBLEMS[name], batch).diffusion(0.9) == pytest.approx(wanted, abs=1e-7)
 
 
 def test_labels_and_classes_of_a_population():

@@ -241,7 +241,7 @@ def test_curves_and_diagrams_along_samples():
     ("given", "word"),
     [
         ({"alpha": 1.0, "pairing": "all"}, "alpha counts disjoint pairs"),
-        ({"samples": 1.0}, 'samples goes with pairing="all"'),
+        ({"samples": 1.0}, "samples goes with all pairs"),
         ({"samples": 0.0, "pairing": "all"}, "samples must be a finite number > 0"),
         ({"pairing": "some"}, "pairing must be 'disjoint' or 'all'"),
         ({"pairing": "all", "rho": 0.3}, "rho is the fraction of bosons among disjoint pairs"),

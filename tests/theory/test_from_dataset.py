@@ -215,3 +215,18 @@ def test_refusals(monkeypatch):
     monkeypatch.setattr("fermibose.theory.learning._ITERATIONS", 2)
     with pytest.raises(ConvergenceError, match="n = 50 were not solved"):
         uneven(5).predict(50)
+
+
+def test_moments_may_be_lists_and_what_they_are_not_is_told():
+    given = ([0.5, 0.5], [[-1.0, 0.0], [1.0, 0.0]], [[[1.0, 0.0], [0.0, 1.0]]] * 2)
+    theory = DataTheory(PROBLEM, *given)
+    arrays = DataTheory(PROBLEM, *map(np.array, given))
+    assert theory.predict(10).accuracy == arrays.predict(10).accuracy
+    for place, wrong, says in (
+        (0, (0.5, 0.6), "two positive numbers of sum 1"),
+        (0, ("a", "b"), "shares must be finite numbers"),
+        (1, 3.0, "one of each class"),
+        (2, [[[math.nan]]], "covariances must be finite numbers"),
+    ):
+        with pytest.raises(InputError, match=says):
+            DataTheory(PROBLEM, *(wrong if k == place else g for k, g in enumerate(given)))

@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import pickle
 from dataclasses import fields, replace
 
 import numpy as np
@@ -109,7 +108,7 @@ def test_tables_have_fixed_parameters_all_quantities_and_failures(three, tmp_pat
         assert frame["activation"].tolist() == ["tanh"] * count
         for name in QUANTITIES:
             assert frame[name][0] == float(getattr(first, name)), name
-            assert [i for i, v in enumerate(frame[name]) if math.isnan(v)] == unsolved, name
+            assert [i for i, v in enumerate(frame[name]) if pandas.isna(v)] == unsolved, name
         assert [i for i, text in enumerate(frame["failure"]) if text] == unsolved
         assert [text for text in frame["failure"] if text] == list(found.failures)
         found.save_csv(tmp_path / "table.csv")
@@ -128,7 +127,8 @@ def test_files_bring_back_every_bit(three, tmp_path):
         save(result, tmp_path / "new" / "result.json")
         again = load(tmp_path / "new" / "result.json")
         assert again == result
-        assert pickle.dumps(again) == pickle.dumps(result) or repr(again) == repr(result)
+        kept = {name: value for name, value in vars(result).items() if name in vars(again)}
+        assert vars(again) == kept  # what was computed from them meanwhile is computed anew
     diagram = phase_diagram(Problem(), "delta", [0.4, 0.5], "alpha", [1.0], workers=1, show=False)
     save(diagram, tmp_path / "d.json")
     again = load(tmp_path / "d.json")

@@ -25,7 +25,7 @@ from fermibose.theory import (
     ("bad", "says"),
     [
         ({"beta": -1.0}, "beta must be a finite number > 0, .* inverse temperature"),
-        ({"beta": 0.0}, "math.inf for zero temperature"),
+        ({"beta": 0.0}, "inf is zero temperature"),
         ({"rho": 1.2}, "rho must be a finite number >= 0 and <= 1"),
         ({"rho": -0.1}, "rho must be a finite number >= 0"),
         ({"weight_decay": 0.0}, "q diverges; use a small positive value"),

@@ -163,7 +163,7 @@ def test_large_lattices_average_beforehand():
     """Wide Gaussians: fewer nodes than the table has, and the same averages."""
     problem, state = Problem(delta=1.2), Overlaps(0.0, 1.0, 4.0)
     channel = make_lattice(problem, state).channel
-    assert channel._weight.shape[-1] < 0.6 * channel._table.weight.shape[-1]
+    assert channel._weights[0].shape[-1] < 0.6 * channel._table.weight.shape[-1]
 
 
 def test_a_kept_table_serves_smaller_lattices():

@@ -37,7 +37,7 @@ from fermibose.cavity.messages import (
     start_means,
     variances,
 )
-from fermibose.compute import threads
+from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
 from fermibose.theory import Array
 
@@ -113,7 +113,7 @@ class _Amp:
         return x[self.n : 2 * self.n]
 
 
-@threads(1)
+@on_one_thread
 def amp(
     instance: Instance,
     *,

@@ -28,7 +28,7 @@ from fermibose import checks
 from fermibose.cavity.channel import PairChannel
 from fermibose.cavity.instance import Instance, Pairs, symmetric
 from fermibose.cavity.messages import Estimate, Marginals, pass_messages, start_means, variances
-from fermibose.compute import threads
+from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
 from fermibose.theory import Array
 
@@ -107,7 +107,7 @@ class _Bp:
         return A, x1 * f[..., 0] + x2 * f[..., 1], tuple(map(float, sums))
 
 
-@threads(1)
+@on_one_thread
 def belief_propagation(
     instance: Instance,
     *,

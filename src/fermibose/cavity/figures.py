@@ -2,7 +2,7 @@
 
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from fermibose.cavity.sampling import Sampling
 from fermibose.plotting import COLOURS, figure
 from fermibose.theory import Array, Solution
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _OVERLAPS = (("M", "machine", "|M|"), ("q", "baseline", "q"), ("Q", "boson", "Q"))
 _LIMIT = "theory (N → ∞)"
 _BLOCKS = 20  # of a walk, whose means are drawn
@@ -19,14 +22,14 @@ _CHAINS = ("machine", "baseline", "boson", "fermion", "highlight")
 
 
 def draw_trajectory(
-    path: str | Path, found: Estimate, theory: Solution | None, *, damped: bool
-) -> None:
+    path: str | Path | None, found: Estimate, theory: Solution | None, *, damped: bool
+) -> "Figure":
     """|M|, q, Q and both losses sweep by sweep, the theory's values as lines.
 
     damped: leaves out state evolution, which describes AMP without damping only.
     """
     with figure(path, columns=3, size=(12.0, 3.9)) as (fig, axes):
-        fig.suptitle(found.verdict, fontsize=10)
+        _title(fig, found)
         overlaps, losses, residual = axes[0]
         _draw_overlaps(overlaps, found, theory)
         if not damped:
@@ -38,6 +41,13 @@ def draw_trajectory(
             ax.set_xlabel("sweep")
             _count_along(ax)
         _legend_below(fig, overlaps, losses)
+    return fig
+
+
+def _title(fig: Any, found: Estimate | Sampling | GroundState) -> None:
+    """The verdict, and below it of what."""
+    told = f"{found.verdict}\nN = {found.instance.n}, {found.problem.told()}"
+    fig.suptitle(told, fontsize=9, wrap=True)
 
 
 def _draw_sweeps(ax: Any, values: Any, colour: str, label: str | None = None) -> None:
@@ -101,7 +111,7 @@ def _legend_below(fig: Any, *axes: Any, title: str | None = None) -> None:
     )  # fmt: skip
 
 
-def draw_walk(path: str | Path, found: Sampling, theory: Solution | None) -> None:
+def draw_walk(path: str | Path | None, found: Sampling, theory: Solution | None) -> "Figure":
     """|M|, q, Q and energy of the coldest copies, trajectory by trajectory: a colour per chain.
 
     Q is of all chains together, in grey, and left out if there is only one.
@@ -111,7 +121,7 @@ def draw_walk(path: str | Path, found: Sampling, theory: Solution | None) -> Non
     panels += [("Q between chains", walk.Q[:, None], "Q")] * (walk.M.shape[1] > 1)
     panels.append(("training energy of a pair", walk.energy, "training_energy"))
     with figure(path, columns=len(panels), size=(3.6 * len(panels), 4.1)) as (fig, axes):
-        fig.suptitle(found.verdict, fontsize=10, wrap=True)
+        _title(fig, found)
         for ax, (title, series, name) in zip(axes[0], panels, strict=True):
             colours = ("published",) if name == "Q" else _CHAINS
             for k, (values, colour) in enumerate(zip(series.T, cycle(colours), strict=False)):
@@ -121,6 +131,7 @@ def draw_walk(path: str | Path, found: Sampling, theory: Solution | None) -> Non
         _legend_below(
             fig, axes[0, 0], title=f"thin: every trajectory; thick: means of {_BLOCKS} blocks"
         )
+    return fig
 
 
 def _draw_chain(ax: Any, values: Array, colour: str, label: str) -> None:
@@ -131,7 +142,7 @@ def _draw_chain(ax: Any, values: Array, colour: str, label: str) -> None:
     ax.plot(x, mean, color=colour, label=label, zorder=3)  # above the thin lines of all chains
 
 
-def draw_descents(path: str | Path, found: GroundState, theory: Solution | None) -> None:
+def draw_descents(path: str | Path | None, found: GroundState, theory: Solution | None) -> "Figure":
     """Energy per weight and |M| that every start led to, from the lowest energy up.
 
     The first start, w = 1 unless another was given, is a diamond; open marks did not converge.
@@ -139,13 +150,14 @@ def draw_descents(path: str | Path, found: GroundState, theory: Solution | None)
     ends = found.history
     panels = (("energy per weight", ends.energy, "free_energy"), ("|M|", np.abs(ends.M), "M"))
     with figure(path, columns=2, size=(9.0, 3.9)) as (fig, axes):
-        fig.suptitle(found.verdict, fontsize=10)
+        _title(fig, found)
         for ax, (title, values, name) in zip(axes[0], panels, strict=True):
             _draw_ends(ax, found, values)
             _draw_theory(ax, theory, name, label=_LIMIT)
             ax.set(title=title, xlabel="descent, by energy")
             _count_along(ax)
         _legend_below(fig, axes[0, 0])
+    return fig
 
 
 def _draw_ends(ax: Any, found: GroundState, values: Array) -> None:

@@ -19,7 +19,7 @@ from scipy.special import ndtr
 from fermibose.cavity.forces import Disjoint, Everyone, Forces, Partners
 from fermibose.cavity.instance import Instance, Pairs, check_instance
 from fermibose.checks import number, whole
-from fermibose.compute import threads
+from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
 from fermibose.theory import Array, Predictions, Problem, with_slope
 
@@ -67,7 +67,7 @@ class Descents:
     converged: NDArray[np.bool_]  # the gradient vanishes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GroundState(Predictions):
     """The lowest minimum found. Nothing proves that there is none below: see ``history``."""
 
@@ -95,6 +95,11 @@ class GroundState(Predictions):
         return float((self.weights**2).mean())
 
     @property
+    def remark(self) -> str:
+        """The verdict, and the size of the instance."""
+        return f"{self.verdict}; N = {self.instance.n}"
+
+    @property
     def verdict(self) -> str:
         """Whether the numbers can be used, in words."""
         descent = "converged" if self.converged else "did not converge: the gradient is not zero"
@@ -106,7 +111,7 @@ class GroundState(Predictions):
         )
 
 
-@threads(1)
+@on_one_thread
 def ground_state(
     instance: Instance,
     *,
@@ -191,7 +196,7 @@ class Minima:
         return float(self.energy.mean() / min(self.energy[0], self.aligned))
 
 
-@threads(1)
+@on_one_thread
 def minima(
     instance: Instance, *, starts: int = 20, tol: float = 1e-6, seed: int | None = None
 ) -> Minima:

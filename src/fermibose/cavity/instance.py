@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fermibose import checks
 from fermibose.errors import InputError
+from fermibose.summary import Summarised
 from fermibose.theory import Array, Problem
 
 Counts = Literal["random", "exact"]
@@ -94,14 +95,21 @@ def symmetric(a: Array, b: Array, c: Array) -> Array:
     return np.stack([np.stack([a, b], -1), np.stack([b, c], -1)], -2)
 
 
-@dataclass(frozen=True)
-class Instance:
+@dataclass(frozen=True, repr=False)
+class Instance(Summarised):
     """A problem with N weights, its P = αN training pairs or n = γN samples, and new pairs."""
 
     problem: Problem
     train: Pairs | Samples  # as the problem's pairing is "disjoint" or "all"
     test: Pairs
     seed: int  # everything about the instance follows from it
+
+    @property
+    def summary(self) -> str:
+        """Its size and its problem."""
+        what = "pairs" if isinstance(self.train, Pairs) else "samples"
+        told = self.problem.told()
+        return f"N = {self.n}, {len(self.train)} training {what}, seed {self.seed}; {told}"
 
     @property
     def n(self) -> int:

@@ -23,14 +23,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fermibose.checks import flag, number, whole
+from fermibose.compute import progress_bar
 from fermibose.errors import InputError
+from fermibose.summary import Summarised
 from fermibose.theory import Array, Problem, check_batch, check_start, times, with_slope
 
 _BLOCK = 2**20  # random numbers drawn at a time
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
+@dataclass(frozen=True, eq=False, repr=False)
+class Runs(Summarised):
     """M and q of independent runs of SGD, each of shape (runs, points)."""
 
     problem: Problem
@@ -41,6 +43,14 @@ class Runs:
     t: Array  # (points,): steps/N
     M: Array
     q: Array
+
+    @property
+    def summary(self) -> str:
+        """Where the runs end, on average."""
+        return (
+            f"{len(self.M)} runs of SGD, N = {self.n}, η = {self.learning_rate:g}: at t = "
+            f"{self.t[-1]:g} M {self.M[:, -1].mean():.4f}, q {self.q[:, -1].mean():.4f}"
+        )
 
 
 def sgd(
@@ -54,11 +64,13 @@ def sgd(
     runs: int = 1,
     vectors: bool = False,
     seed: int = 0,
+    show: bool | None = False,
 ) -> Runs:
     """One-pass SGD of N = ``n`` weights; arguments as of :func:`fermibose.theory.dynamics.evolve`.
 
     start: M and q, exactly, or q alone: weights N(0, q) at random. vectors: keep all N weights and
-    draw all N inputs of every sample, instead of their projections; the law is the same.
+    draw all N inputs of every sample, instead of their projections; the law is the same. show:
+    a progress bar over the times (None: on a terminal).
     """
     if not isinstance(problem, Problem):
         raise InputError(f"sgd needs a fermibose.theory.Problem, got {problem!r}")
@@ -77,10 +89,12 @@ def sgd(
         simulation.begin_anywhere(number("q of start", start, above=0))
     steps = np.rint(times(t) * n).astype(int)
     done, M, q = 0, np.empty((runs, steps.size)), np.empty((runs, steps.size))
-    for point, step in enumerate(steps):
-        simulation.advance(int(step) - done)
-        done = int(step)
-        M[:, point], q[:, point] = simulation.overlaps()
+    with progress_bar("SGD", steps.size, show=show) as advance:
+        for point, step in enumerate(steps):
+            simulation.advance(int(step) - done)
+            done = int(step)
+            M[:, point], q[:, point] = simulation.overlaps()
+            advance()
     return Runs(problem, n, rate, size, seed, steps / n, M, q)
 
 

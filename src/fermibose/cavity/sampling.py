@@ -23,7 +23,7 @@ from fermibose.cavity.diagnostics import effective_size, r_hat
 from fermibose.cavity.ground import Landscape
 from fermibose.cavity.instance import Instance, check_instance
 from fermibose.checks import number, whole
-from fermibose.compute import progress_bar, threads
+from fermibose.compute import on_one_thread, progress_bar
 from fermibose.errors import InputError
 from fermibose.statistics import summary
 from fermibose.theory import Array, Predictions, Problem
@@ -51,7 +51,7 @@ class Walk:
     Q: Array = field(repr=False)  # (trajectories,): overlap of the chains, w as good as −w
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sampling(Predictions):
     """Averages over the samples of one instance. Signs are such that M >= 0."""
 
@@ -87,6 +87,11 @@ class Sampling(Predictions):
     def Q(self) -> float:
         """Overlap of independent chains; NaN if there is only one."""
         return float(self.history.Q.mean())
+
+    @property
+    def remark(self) -> str:
+        """The verdict, and the size of the instance."""
+        return f"{self.verdict}; N = {self.instance.n}"
 
     @property
     def verdict(self) -> str:
@@ -129,7 +134,7 @@ def standard_error(series: Array) -> float:
     return float(summary(blocks).error)
 
 
-@threads(1)
+@on_one_thread
 def hmc(
     instance: Instance,
     *,

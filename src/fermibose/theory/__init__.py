@@ -22,7 +22,9 @@ from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
 from fermibose.theory.rsb import Clusters
+from fermibose.theory.sketch import Sketch, sketch
 from fermibose.theory.solution import (
+    LABELS,
     QUANTITIES,
     Conjugates,
     Overlaps,
@@ -36,6 +38,7 @@ from fermibose.theory.susceptibility import Slope, specific_heat, susceptibility
 from fermibose.theory.transitions import TransitionWarning, critical_point
 
 __all__ = [
+    "LABELS",
     "QUANTITIES",
     "SYMBOLS",
     "Array",
@@ -54,6 +57,7 @@ __all__ = [
     "Predictions",
     "Problem",
     "SaddlePoint",
+    "Sketch",
     "Slope",
     "Solution",
     "Solutions",
@@ -79,6 +83,7 @@ __all__ = [
     "saddle_distance",
     "saddle_update",
     "save",
+    "sketch",
     "solve",
     "solve_broken",
     "solve_many",

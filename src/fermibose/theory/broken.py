@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from fermibose.checks import is_number, number
-from fermibose.compute import threads
+from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
 from fermibose.theory.broken_search import (
     ROUGH,
@@ -32,6 +32,7 @@ from fermibose.theory.rsb import (
 from fermibose.theory.solution import Predictions, Solution
 from fermibose.theory.solve import disordered, solve
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _SECOND = 1.5  # coarseness of the grid that estimates the error
 
 
@@ -47,7 +48,7 @@ class StableError(InputError):
     """There is nothing to break: replica symmetry is stable."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BrokenSolution(Predictions):
     """A solution with one step of replica symmetry breaking, next to the symmetric one."""
 
@@ -72,6 +73,11 @@ class BrokenSolution(Predictions):
     def q(self) -> float:
         """Self-overlap ⟨w·w⟩/N."""
         return self.clusters.q
+
+    @property
+    def remark(self) -> str:
+        """The overlaps of the clusters."""
+        return f"one step of breaking: q0 {self.q0:.4f}, q1 {self.q1:.4f}, x {self.x:.3g}"
 
     @property
     def q0(self) -> float:
@@ -133,7 +139,7 @@ class BrokenSolution(Predictions):
         return self.problem.to_dict() | {name: getattr(self, name) for name in BROKEN_QUANTITIES}
 
 
-@threads(1)
+@on_one_thread
 def solve_broken(
     problem: Problem,
     start: BrokenSolution | Clusters | None = None,
@@ -160,7 +166,7 @@ def solve_broken(
     return _solve(symmetric, start, level, tol, kick=True)
 
 
-@threads(1)
+@on_one_thread
 def disordered_broken(
     problem: Problem, start: BrokenSolution | None = None, *, tol: float = 1e-8
 ) -> BrokenSolution:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,10 +31,13 @@ from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.points import Failure, Points, column
 from fermibose.theory.problem import Array, Problem, check_disjoint
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 PARISI = {"x": "x", "y": "y = βx"}  # along which the complexity is a curve
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BrokenCurve(Points, Sequence[BrokenSolution]):
     """Broken solutions along one parameter; a sequence of them, with columns.
 
@@ -56,6 +59,11 @@ class BrokenCurve(Points, Sequence[BrokenSolution]):
         return tuple(p for p in self.points if isinstance(p, BrokenSolution))
 
     @property
+    def summary(self) -> str:
+        """Along what, how many points, and how far M and the accuracy go."""
+        return f"along {self.parameter}, one step of breaking: {super().summary}"
+
+    @property
     def values(self) -> Array:
         """The parameter's values."""
         return np.array(
@@ -67,12 +75,15 @@ class BrokenCurve(Points, Sequence[BrokenSolution]):
         choice("the quantity", name, BROKEN_QUANTITIES)
         return column(self.solutions, name)
 
-    def draw(self, path: str | Path, *, quantities: Sequence[str] = ("M", "accuracy")) -> None:
+    def draw(
+        self, path: str | Path | None = None, *, quantities: Sequence[str] = ("M", "accuracy")
+    ) -> "Figure":
         """One panel a quantity, dotted where one step is not enough; grey: replica symmetry."""
         size = (4.4 * len(quantities), 3.4)
-        with figure(path, columns=len(quantities), size=size) as (_, axes):
+        with figure(path, columns=len(quantities), size=size) as (fig, axes):
             for ax, name in zip(np.atleast_1d(axes).ravel(), quantities, strict=True):
                 self._draw_panel(ax, name)
+        return fig
 
     def _draw_panel(self, ax: Any, name: str) -> None:
         values, stable = self.column(name), self.column("stable") > 0

@@ -25,6 +25,7 @@ from fermibose.theory.rsb import (
 )
 from fermibose.theory.solution import Solution
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _TOP = 100.0  # y at which a search begins
 _HIGHEST, _ALMOST = 0.95, 0.999  # x at which it begins at most, and beyond which it does not go
 _COLDEST = 1e5  # y beyond which it does not go at zero temperature

@@ -16,6 +16,7 @@ Along a curve the energy of a pair rarely changes, only what surrounds it: the l
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
@@ -44,7 +45,7 @@ _LEAST = -690.0  # exponents below this count as −∞: products of denormal nu
 
 @dataclass(frozen=True)
 class Axis:
-    """Nodes and weights with Σ w g(x) ≈ ∫ g over the whole line, for even g if ``folded``.
+    """Nodes and weights with Σ w g(x) ≈ ∫ g over all of the line, for even g if ``folded``.
 
     A folded axis keeps x >= 0 only.
     """
@@ -107,7 +108,7 @@ class Axis:
         return replace(self, nodes=scale * self.nodes, weights=scale * self.weights, step=step)
 
     def within(self, *windows: tuple[float, float]) -> "Axis":
-        """The nodes inside any of the windows, in runs that :meth:`thinned` leaves in step."""
+        """The nodes inside any of the windows, in stretches that :meth:`thinned` leaves in step."""
         keep = np.zeros(self.nodes.size, dtype=bool)
         for low, high in windows:
             first, last = np.searchsorted(self.nodes, (low, high))
@@ -305,15 +306,18 @@ def _gaussian(distance: Array, s: float, scale: Array, order: int, lift: float) 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Kernels, their products with the table of weights, and Z, ∂_rZ/Z, ∂_tZ/Z."""
+    """Of one kind of pair: kernels, their products with its weights, and Z, ∂_aZ/Z, ∂_bZ/Z.
 
-    kernel_r: Array  # (order, r, z)
-    kernel_t: Array
+    Along a the field has mean 0 and ends early: r for boson and t for fermion pairs. b: the other.
+    """
+
+    a: Array  # (order, a, z_a)
+    b: Array  # (order, b, z_b)
     left: Array
     left1: Array
     Z: Array
-    r: Array
-    t: Array
+    by_a: Array
+    by_b: Array
 
 
 class Blur:
@@ -348,6 +352,9 @@ class GaussianChannel:
 
     table: (2, z_r, z_t), the energy of boson and fermion pairs. The channel's own F, on a grid, can
     be the table of another channel: that is one step of replica symmetry breaking.
+
+    end: where the field ends along r for boson and along t for fermion pairs, which have no mean
+    there; beyond it all is 0.
     """
 
     def __init__(
@@ -358,6 +365,7 @@ class GaussianChannel:
         at: tuple[Axis, Axis],
         on: tuple[Axis, Axis],
         blur: Blur | None = None,
+        end: float = math.inf,
     ) -> None:
         self.beta = beta
         self._at, self._on = at, on
@@ -365,29 +373,35 @@ class GaussianChannel:
         # Where a Gaussian is below this, no gain in energy can make it count.
         self._depth = 40 + beta * self._table.span
         self._blur = blur
-        self._weight = self._table.weight if blur is None else blur(self._table.weight)
-        self._kept: dict[float, tuple[_Moments, Effective]] = {}
+        self._weights = self._by_kind(self._table.weight)
+        self._parts = [_between(axis.nodes, end) for axis in at]
+        self._kept: dict[float, tuple[tuple[_Moments, _Moments], Effective]] = {}
 
     def effective(self, c: float) -> Effective:
         """F = −ln Z/β and ∇F = −∇Z/(βZ); kept for two c, so that differences along c find both."""
         if c not in self._kept:
-            m = self._moments(c)
-            F = self._table.lowest + (2 * _LIFT - np.log(m.Z)) / self.beta
-            r, t = m.r / -self.beta, m.t / -self.beta
+            moments = bosons, fermions = self._moments(c)
+            lowest = self._table.lowest
+            F = self._grid(*(lowest + (2 * _LIFT - np.log(m.Z)) / self.beta for m in moments))
+            r = self._grid(bosons.by_a / -self.beta, fermions.by_b / -self.beta)
+            t = self._grid(bosons.by_b / -self.beta, fermions.by_a / -self.beta)
             for old in list(self._kept)[:-1]:
                 del self._kept[old]
-            self._kept[c] = m, Effective(F, r, t, r**2 + t**2)
+            self._kept[c] = moments, Effective(F, r, t, r**2 + t**2)
         return self._kept[c][1]
 
     def response(self, c: float) -> Response:
         """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β."""
-        m = self._at_last(c)
-        r2, t2 = (kernels[2] for kernels in self._kernels(c, order=2))
-        return Response(
-            rr=(m.r**2 - (r2 @ self._weight @ m.kernel_t[0].T) / m.Z) / self.beta,
-            rt=(m.r * m.t - (m.left1 @ m.kernel_t[1].T) / m.Z) / self.beta,
-            tt=(m.t**2 - (m.left @ t2.T) / m.Z) / self.beta,
-        )
+        moments, second = self._at_last(c), self._pairs([k[2] for k in self._kernels(c, order=2)])
+        found = []
+        for m, weight, (a, b) in zip(moments, self._weights, second, strict=True):
+            aa = (m.by_a**2 - (a @ weight @ m.b[0].T) / m.Z) / self.beta
+            ab = (m.by_a * m.by_b - (m.left1 @ m.b[1].T) / m.Z) / self.beta
+            bb = (m.by_b**2 - (m.left @ b.T) / m.Z) / self.beta
+            found.append((aa, ab, bb))
+        bosons, fermions = found
+        rr, rt, tt = (self._grid(x, y) for x, y in zip(bosons, fermions[::-1], strict=True))
+        return Response(rr, rt, tt)
 
     def energy(self, c: float) -> Array:
         """⟨H⟩."""
@@ -395,31 +409,24 @@ class GaussianChannel:
 
     def lost(self, c: float) -> Array:
         """1 where Z left the range of floating point, else 0."""
-        return (self._at_last(c).Z <= _TINY).astype(float)
+        return self._grid(*((m.Z <= _TINY).astype(float) for m in self._at_last(c)))
 
     def mean(self, g: Array, c: float) -> Array:
         """⟨g⟩ = ∫ N g e^{−βH} / Z of a table like that of H."""
         return self._mean(self._table.weight * g, c)
 
     def _mean(self, weighted: Array, c: float) -> Array:
-        m = self._at_last(c)
-        weighted = weighted if self._blur is None else self._blur(weighted)
-        average: Array = (m.kernel_r[0] @ weighted @ m.kernel_t[0].T) / m.Z
-        return average
+        kinds = zip(self._at_last(c), self._by_kind(weighted), strict=True)
+        return self._grid(*((m.a[0] @ table @ m.b[0].T) / m.Z for m, table in kinds))
 
-    def _at_last(self, c: float) -> _Moments:
+    def _at_last(self, c: float) -> tuple[_Moments, _Moments]:
         self.effective(c)
         return self._kept[c][0]
 
-    def _moments(self, c: float) -> _Moments:
-        r, t = self._kernels(c, order=1)
-        rows, columns = r.shape[1], t.shape[1]
-        # Both orders in one product: large matrices multiply faster.
-        left = r.reshape(2 * rows, -1) @ self._weight
-        left, left1 = left[:, :rows], left[:, rows:]
-        Z = left @ t.reshape(2 * columns, -1).T
-        Z, Z_t = np.maximum(Z[..., :columns], _TINY), Z[..., columns:]
-        return _Moments(r, t, left, left1, Z, (left1 @ t[0].T) / Z, Z_t / Z)
+    def _moments(self, c: float) -> tuple[_Moments, _Moments]:
+        kernels = zip(self._weights, self._pairs(self._kernels(c, order=1)), strict=True)
+        bosons, fermions = (_moments(weight, a, b) for weight, (a, b) in kernels)
+        return bosons, fermions
 
     def _kernels(self, c: float, *, order: int) -> tuple[Array, Array]:
         s = math.sqrt(c / self.beta - (0.0 if self._blur is None else self._blur.variance))
@@ -428,3 +435,34 @@ class GaussianChannel:
         if t is r and z_t is z_r:
             return along_r, along_r
         return along_r, gaussian_kernels(t, z_t, s, order=order, depth=self._depth, lift=_LIFT / 2)
+
+    def _by_kind(self, table: Array) -> tuple[Array, Array]:
+        """A table as each kind needs it: axis a first."""
+        table = table if self._blur is None else self._blur(table)
+        return table[0], table[1].T
+
+    def _pairs(self, kernels: Sequence[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Kernels along r and t as kernels along a and b, of both kinds."""
+        (r, t), (part_r, part_t) = kernels, self._parts
+        return (r[..., part_r, :], t), (t[..., part_t, :], r)
+
+    def _grid(self, bosons: Array, fermions: Array) -> Array:
+        """What is known on a × b of each kind, on r × t of both."""
+        grid = np.zeros((2, *(axis.nodes.size for axis in self._at)))
+        grid[0, self._parts[0]] = bosons
+        grid[1, :, self._parts[1]] = fermions.T
+        return grid
+
+
+def _between(nodes: Array, end: float) -> slice:
+    """The nodes in [−end, end]."""
+    return slice(*(int(i) for i in np.searchsorted(nodes, (-end, end))))
+
+
+def _moments(weight: Array, a: Array, b: Array) -> _Moments:
+    # Both orders in one product: large matrices multiply faster.
+    left = a.reshape(-1, a.shape[2]) @ weight
+    left, left1 = left[: a.shape[1]], left[a.shape[1] :]
+    Z = left @ b.reshape(-1, b.shape[2]).T
+    Z, Z_b = np.maximum(Z[:, : b.shape[1]], _TINY), Z[:, b.shape[1] :]
+    return _Moments(a, b, left, left1, Z, (left1 @ b[0].T) / Z, Z_b / Z)

@@ -34,6 +34,7 @@ from fermibose.theory.hull import Gap, contact, find_gaps
 from fermibose.theory.panels import Panels, lay
 from fermibose.theory.problem import Array, Problem, check_problem
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _REACH = 8.5  # widths of the field beyond which it has no weight
 _RESOLVED, _COARSE = 2.5, 5.0  # widths of the field across a new panel, and across one to renew
 _SHORTER = 0.7  # new panels where those of a solution have lost weight
@@ -120,7 +121,7 @@ class Crowd:
     def seen_by(self, groups: Sequence[Group]) -> "tuple[GroupAverages, ...]":
         """Averages of other groups in the same potentials."""
         field = _Field(self.panels.problem, tuple(groups), self.panels, symmetric=False)
-        return field.spread(self.panels.potential(self.masses).ravel()).averages
+        return field.placed(self.panels.potential(self.masses).ravel()).averages
 
     def potential(self, z: Array) -> Array:
         """h, h′ and h″ of every label: (3, labels, points)."""
@@ -165,7 +166,7 @@ def gather(
         if point is not None:
             if not point.converged:
                 break
-            state = field.spread(point.x)
+            state = field.placed(point.x)
             if state.lost <= lost:
                 return Crowd(
                     groups, state.averages, panels, state.masses, state.lost, point.residual, count
@@ -330,7 +331,7 @@ class _Field:
     def step(self, x: Array) -> tuple[Array, float]:
         """The potential that samples make in a potential, and the change of h and h′."""
         self.steps += 1
-        state = self.spread(x)
+        state = self.placed(x)
         old = x.reshape(3, self.labels, -1)
         if not state.fine or state.lost > _SPILT:
             raise _Unresolved(old)
@@ -348,7 +349,7 @@ class _Field:
             potential = (potential + potential[:, ::-1]) / 2
         return potential
 
-    def spread(self, x: Array) -> _State:
+    def placed(self, x: Array) -> _State:
         """Where the samples of all groups go in the potentials x."""
         nodes = self.panels.nodes.size
         potential = x.reshape(3, self.labels, nodes)

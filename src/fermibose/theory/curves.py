@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,31 +17,24 @@ from fermibose.checks import number
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
 from fermibose.plotting import COLOURS, figure
+from fermibose.theory import problem
 from fermibose.theory.continuation import continue_along
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.points import Point, Points, check_quantity, column, points_of
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.solution import Solution
 
-SYMBOLS = {
-    "alpha": "α",
-    "delta": "Δ",
-    "beta": "β",
-    "d_f": "$d_F$",
-    "weight_decay": "$λ_w$",
-    "m": "m",
-    "rho": "ρ",
-    "softness": "a",
-    "samples": "γ",
-    "balance": "π",
-    "mislabelled": "mislabelled",
-}  # the numbers of a problem, and how axes are labelled
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# How axes are labelled
+SYMBOLS = {name: f"${sign}$" if "_" in sign else sign for name, sign in problem.SYMBOLS.items()}
 
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
 _LOOK = 5  # points after which all states are searched for again
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Curve(Points, Sequence[Solution]):
     """Solutions along one parameter; a sequence of them, with columns.
 
@@ -63,9 +56,29 @@ class Curve(Points, Sequence[Solution]):
         return tuple(p for p in self.points if isinstance(p, Solution))
 
     @property
+    def summary(self) -> str:
+        """Along what, how many points, and how far M and the accuracy go."""
+        return f"along {self.parameter}: {super().summary}; {self.fixed}"
+
+    @property
+    def fixed(self) -> str:
+        """The parameters that all points share, in one line."""
+        return self.points[0].problem.told(self.parameter) if self.points else ""
+
+    @property
     def values(self) -> Array:
         """The parameter's values."""
         return np.array([getattr(s.problem, self.parameter) for s in self.solutions])
+
+    @property
+    def critical(self) -> list[float]:
+        """Where order begins or ends continuously, to linear order between two points."""
+        M, stiffness = self.column("M"), np.abs(self.column("label_stiffness"))
+        order = np.where(M > 0, stiffness, -stiffness)
+        ends = np.flatnonzero(order[:-1] * order[1:] < 0)
+        x = self.values
+        found = [x[i] + (x[i + 1] - x[i]) * order[i] / (order[i] - order[i + 1]) for i in ends]
+        return [float(at) for at in found]
 
     def column(self, name: str) -> Array:
         """One quantity along the curve, by its name on a solution."""
@@ -73,13 +86,26 @@ class Curve(Points, Sequence[Solution]):
         return column(self.solutions, name)
 
     def draw(
-        self, path: str | Path, *, quantities: Sequence[str] = ("generalization_loss", "accuracy")
-    ) -> None:
-        """One panel a quantity; the line is dotted where replica symmetry is unstable."""
+        self,
+        path: str | Path | None = None,
+        *,
+        quantities: Sequence[str] = ("generalization_loss", "accuracy"),
+    ) -> "Figure":
+        """One panel a quantity; the line is dotted where replica symmetry is unstable.
+
+        Saved at ``path``, if there is one; the figure (``.axes`` are its panels) is returned.
+        """
         size = (4.4 * len(quantities), 3.4)
-        with figure(path, columns=len(quantities), size=size) as (_, axes):
+        with figure(path, columns=len(quantities), size=size) as (fig, axes):
             for ax, name in zip(np.atleast_1d(axes).ravel(), quantities, strict=True):
                 self.draw_panel(ax, name, name.replace("_", " "))
+                for at in self.critical:
+                    told = f"order ends, {SYMBOLS[self.parameter]} ≈ {at:.2g}"  # between two points
+                    ax.axvline(at, color=COLOURS["published"], ls="--", lw=1, label=told)
+                if ax.get_legend_handles_labels()[0]:
+                    ax.legend(fontsize=8)
+            fig.suptitle(self.fixed, fontsize=9)
+        return fig
 
     def draw_panel(self, ax: Any, quantity: str, label: str) -> None:
         """One quantity, called ``label``, on a panel of a figure."""
@@ -177,7 +203,7 @@ def draw_stability(ax: Any, x: Array, values: Array, stable: Any, **look: Any) -
     dotted[1:] |= ~stable[:-1]
     look = {"color": COLOURS["theory"]} | look
     if stable.any():
-        ax.plot(x, np.where(stable, values, np.nan), **look)
+        ax.plot(x, np.where(stable, values, np.nan), **({"label": "theory"} | look))
     if dotted.any():
         look |= {"ls": ":", "label": "replica symmetry unstable"}
         ax.plot(x, np.where(dotted, values, np.nan), **look)

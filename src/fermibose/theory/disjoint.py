@@ -19,19 +19,20 @@ from fermibose.theory.channel import (
     Response,
     kept_table,
 )
+from fermibose.theory.deposit import deposit_step, deposited_table
 from fermibose.theory.moreau import MoreauChannel
 from fermibose.theory.problem import Array, Function, Problem
 from fermibose.theory.solution import Overlaps
-from fermibose.theory.spreading import spread_step, spread_table
 
 # Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
 _TAIL = (5.5, 5.0)  # widths of the field ω that a fine and a coarse grid cover
 # Thermal widths s that the table of H extends beyond a wide field, and widths of both Gaussians
 # together that it covers at least, on a fine and on a coarse grid.
-_REACH, _WHOLE = (4.5, 4.0), (6.0, 5.5)
+_REACH, _TOGETHER = (4.5, 4.0), (6.0, 5.5)
+_MORE = 1.0  # widths of the field beyond that where it has no mean: what ends there is 1e-10 of it
 _BLIND = 2.0  # distance of nodes, in units of 1/max φ′, at which a sum over them misses 1e-3 of φ
 _ROUGH = 2.0  # coarseness from which on a table too small for φ will do
-_FURTHER = (1.5, 1.0)  # thermal widths more where the table is spread, and small
+_FURTHER = (1.5, 1.0)  # thermal widths more where the table is deposited, and small
 _PLAIN = 0.04  # step of a field that is not graded
 _NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
 _GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
@@ -54,6 +55,7 @@ class Lattice:
     c: float  # Δ²χ the nodes were made for
     resolves: bool  # whether nodes are close enough for φ, and for the Gaussians around them
     hole: tuple[float, float] = (0.0, 0.0)  # fields between these two have no nodes
+    end: float = math.inf  # the largest field where it has no mean
 
     @property
     def full(self) -> bool:
@@ -66,6 +68,7 @@ class Lattice:
         c = problem.delta**2 * overlaps.chi
         tail = 0.9 * self.tail * width
         inside = mean + tail <= self.reach <= mean + 2 * self.tail * width
+        inside = inside and tail + _MORE * width <= self.end
         if self.hole[0] < self.hole[1]:
             inside = inside and tail <= self.hole[0] and mean - tail >= self.hole[1]
         return inside and width >= 0.7 * self.width and 0.6 * self.c <= c <= 1.8 * self.c
@@ -78,10 +81,12 @@ def make_lattice(
     coarseness: float = 1.0,
     fineness: float = 1.0,
     widest: float = math.inf,
+    whole: bool = False,
 ) -> Lattice:
     """The lattice for a state; coarseness > 1 takes wider steps everywhere, and ends earlier.
 
-    fineness: what the steps of the field are divided by. widest: an upper bound on them.
+    fineness: what the steps of the field are divided by. widest: an upper bound on them. whole:
+    whether the channel is needed where the field has no weight, too.
     """
     mean, width = _field(problem, overlaps)
     c = problem.delta**2 * overlaps.chi
@@ -93,7 +98,7 @@ def make_lattice(
     z_reach = max(
         reach, min(reach / 2 + math.sqrt(c * problem.d_f), _contact(problem.phi, problem.d_f))
     )
-    z_reach += max(_REACH[short] * s, _WHOLE[short] * math.hypot(width, s) - tail * width)
+    z_reach += max(_REACH[short] * s, _TOGETHER[short] * math.hypot(width, s) - tail * width)
     steep = problem.steepness  # where φ is steep all lengths count for more
     steps = _steps(problem, steep * mean, steep * width, steep * s)
     step, finest, z_step = (length / steep for length in steps)
@@ -101,10 +106,10 @@ def make_lattice(
     step = max(min(step, width / 1.6, widest), coarseness * reach / _FIELDS)
     least = z_reach / _TABLE
     wide = 2 * z_step < least and s > 0 and coarseness < _ROUGH
-    wide = wide and spread_step(problem, z_reach, s) >= least
+    wide = wide and deposit_step(problem, z_reach, s) >= least
     z_end = z_reach
     if wide:
-        z_step, z_reach = spread_step(problem, z_reach, s), z_reach + _FURTHER[short] * s
+        z_step, z_reach = deposit_step(problem, z_reach, s), z_reach + _FURTHER[short] * s
         z_end = z_reach + 4 * coarseness * z_step
     z_step = coarseness * max(z_step, least)
     resolves = wide or z_step * steep < _BLIND * coarseness
@@ -126,13 +131,14 @@ def make_lattice(
     plain = coarseness * _PLAIN / steep
     t = r if folded else Axis.uniform(min(step, plain), reach, folded=False)
     if wide:
-        table = spread_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
+        table = deposited_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
     else:
         table = kept_table(problem, z_r, z_t)
     pays = not wide and coarseness < _ROUGH and _PAYS * z_step < THIN * s
     blur = Blur((z_r, z_t), s) if pays else None
-    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur)
-    return Lattice(r, t, warm, reach, tail, width, c, resolves)
+    end = math.inf if whole else (tail + _MORE) * width
+    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur, end=end)
+    return Lattice(r, t, warm, reach, tail, width, c, resolves, end=end)
 
 
 def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:

@@ -9,7 +9,7 @@ import csv
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,11 +19,16 @@ from fermibose.errors import InputError
 from fermibose.files import replacing
 from fermibose.plotting import COLOURS, figure
 from fermibose.statistics import summary
+from fermibose.summary import Summarised, table
 from fermibose.theory.escape import EscapeTime, escape_time
 from fermibose.theory.flow import Flow, check_batch, check_start, integrate
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.solution import accuracy, distances, generalization_loss
 from fermibose.theory.steady import SteadyState, critical_rate, steady_states
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 __all__ = [
     "EscapeTime",
@@ -38,6 +43,7 @@ __all__ = [
 ]
 
 POINTS = 200  # of a trajectory whose times are not given
+UNHEEDED = ("alpha", "samples", "beta")  # of a problem: every step takes fresh samples
 _DOTS = 12  # of measured runs in a panel
 _PANELS = (("M", "mean weight M"), ("q", "self-overlap q"), ("accuracy", "accuracy"))
 
@@ -58,8 +64,8 @@ class Measured(Protocol):
         """(runs, points)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Trajectory:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectory(Summarised):
     """M and q along time, and what they predict of new data; arrays of shape (points,)."""
 
     problem: Problem
@@ -68,6 +74,18 @@ class Trajectory:
     t: Array  # steps/N
     M: Array  # mean weight
     q: Array  # self-overlap
+
+    @property
+    def summary(self) -> str:
+        """Where it leads."""
+        return (
+            f"t up to {self.t[-1]:g}, η = {self.learning_rate:g}, {self.batch} samples a step: "
+            f"M {self.M[-1]:.4f}, q {self.q[-1]:.4f}, accuracy {self.accuracy[-1]:.1%}"
+        )
+
+    def to_frame(self, measured: Measured | None = None) -> "DataFrame":
+        """The columns of :meth:`to_dict` as a pandas DataFrame."""
+        return table(self.to_dict(measured))
 
     @cached_property
     def accuracy(self) -> Array:
@@ -98,15 +116,15 @@ class Trajectory:
         return list(zip(self.M.tolist(), self.q.tolist(), strict=True))
 
     def to_dict(self, measured: Measured | None = None) -> dict[str, list[float]]:
-        """Columns by name, one row a time; ``pandas.DataFrame`` takes it as it is.
+        """Columns by name, one row a time.
 
         measured: runs of SGD at the same times, of which mean and standard error are added.
         """
         names = ("t", "M", "q", "accuracy", "generalization_loss", "fermion_distance")
         columns = {name: getattr(self, name).tolist() for name in (*names, "boson_distance")}
         for name in ("M", "q") if measured is not None else ():
-            runs = summary(getattr(measured, name))
-            columns |= {f"{name}_sgd": runs.mean.tolist(), f"{name}_error": runs.error.tolist()}
+            found = summary(getattr(measured, name))
+            columns |= {f"{name}_sgd": found.mean.tolist(), f"{name}_error": found.error.tolist()}
         return columns
 
     def save_csv(self, path: str | Path, measured: Measured | None = None) -> None:
@@ -117,9 +135,9 @@ class Trajectory:
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
 
-    def draw(self, path: str | Path, measured: Measured | None = None) -> None:
+    def draw(self, path: str | Path | None = None, measured: Measured | None = None) -> "Figure":
         """M, q and the accuracy along time; runs of SGD beside it as dots."""
-        draw_trajectories(path, {f"η = {self.learning_rate:g}": (self, measured)})
+        return draw_trajectories(path, {f"η = {self.learning_rate:g}": (self, measured)})
 
 
 def evolve(
@@ -161,26 +179,30 @@ def times(t: Any) -> Array:
 
 
 def draw_trajectories(
-    path: str | Path, runs: "dict[str, tuple[Trajectory, Measured | None]]"
-) -> None:
+    path: str | Path | None, trajectories: "dict[str, tuple[Trajectory, Measured | None]]"
+) -> "Figure":
     """Trajectories by name: M, q and the accuracy; means of runs as dots with errors."""
-    with figure(path, columns=len(_PANELS), size=(4.2 * len(_PANELS), 3.5)) as (_, axes):
+    with figure(path, columns=len(_PANELS), size=(4.2 * len(_PANELS), 3.5)) as (fig, axes):
         colours = [c for name, c in COLOURS.items() if name not in ("theory", "published")]
-        for (label, (line, dots)), colour in zip(runs.items(), colours, strict=False):
+        for (label, (line, dots)), colour in zip(trajectories.items(), colours, strict=False):
             for ax, (name, title) in zip(axes[0], _PANELS, strict=True):
                 ax.plot(line.t, getattr(line, name), color=colour, label=label)
                 ax.set(xlabel="t = steps/N", ylabel=title)
                 if dots is not None:
-                    _draw_dots(ax, line.problem, dots, name, colour)
+                    _draw_dots(ax, line.problem, dots, name, color=colour, label=f"SGD, {label}")
         axes[0][-1].legend(loc="lower right")  # where accuracies never go
+        problems = [line.problem for line, _ in trajectories.values()]
+        if all(problem == problems[0] for problem in problems):
+            fig.suptitle(problems[0].told(*UNHEEDED), fontsize=9)
+    return fig
 
 
-def _draw_dots(ax: Any, problem: Problem, dots: Measured, name: str, colour: str) -> None:
+def _draw_dots(ax: Any, problem: Problem, dots: Measured, name: str, **look: str) -> None:
     if name == "accuracy":
         pairs = np.stack([dots.M, dots.q], -1)
         values = np.apply_along_axis(lambda s: accuracy(problem, *s), -1, pairs)
     else:
         values = getattr(dots, name)
-    runs, some = summary(values), slice(None, None, max(1, len(dots.t) // _DOTS))
-    error = runs.error[some] if len(values) > 1 else None
-    ax.errorbar(dots.t[some], runs.mean[some], error, fmt="o", ms=3.5, color=colour, mfc="white")
+    found, some = summary(values), slice(None, None, max(1, len(dots.t) // _DOTS))
+    error = found.error[some] if len(values) > 1 else None
+    ax.errorbar(dots.t[some], found.mean[some], error, fmt="o", ms=3.5, mfc="white", **look)

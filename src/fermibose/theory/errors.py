@@ -191,8 +191,8 @@ def errors_of(
         return largest
 
     residual = _SAFETY * apart("change") + np.abs(here.change) + _ROUNDING * np.abs(x)
-    spread = np.abs(sensitivity.inverse) @ residual
-    ends = [[to_overlaps(x + sign * move) for sign in (1, -1)] for move in np.diag(spread)]
+    shifts = np.abs(sensitivity.inverse) @ residual
+    ends = [[to_overlaps(x + sign * move) for sign in (1, -1)] for move in np.diag(shifts)]
 
     def error(quantity: Callable[[Overlaps], float]) -> float:
         """Of a function of the overlaps."""
@@ -208,7 +208,7 @@ def errors_of(
     rounding = sys.float_info.epsilon * (abs(here.free_energy) + _LOGARITHM / problem.beta)
     f = float(apart("free_energy")) + scatter + float(apart("gradient") @ state) / 2 + rounding
     H = float(apart("energy")) + (scatter + rounding) / problem.load
-    H += float(np.abs(sensitivity.slopes) @ spread)
+    H += float(np.abs(sensitivity.slopes) @ shifts)
     return {
         "M": state[0].item(),
         "q": q,

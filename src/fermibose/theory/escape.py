@@ -26,8 +26,9 @@ from fermibose.theory.flow import Flow, check_batch
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.steady import growth, steady_states
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _FORGOTTEN = 16.0  # ∫Λ after which noise no longer counts: e^{−32}
-_SETTLED = 1e-7  # change of q, relative and in units of 1/η, that is none
+_RESTING = 1e-7  # change of q, relative and in units of 1/η, that is none
 _PATIENCE = 1e7  # ηt beyond which nothing is waited for
 _NODES = np.log(np.geomspace(1e-4, 6.0, 18))  # of ln |g|; times are smooth between them
 
@@ -128,16 +129,16 @@ def _collected_noise(flow: Flow, rate: float, q: float) -> float:
 
     def step(_: float, y: Array) -> tuple[float, float, float]:
         v = max(float(y[0]), 1e-300)
-        noise = rate**2 * flow.spread(v) * math.exp(-2 * y[1])
+        noise = rate**2 * flow.diffusion(v) * math.exp(-2 * y[1])
         return flow.rates(0.0, v, rate)[1], rate * growth(flow, v), noise
 
     def forgotten(_: float, y: Array) -> float:
         return float(y[1]) - _FORGOTTEN
 
     def resting(t: float, y: Array) -> float:
-        """Below 0 where q has settled and M does not grow."""
+        """Below 0 where q rests and M does not grow."""
         v_dot, grown, _ = step(t, y)
-        return max(abs(v_dot) / (rate * float(y[0])) - _SETTLED, grown)
+        return max(abs(v_dot) / (rate * float(y[0])) - _RESTING, grown)
 
     forgotten.terminal = resting.terminal = True  # type: ignore[attr-defined]
     end = solve_ivp(
@@ -164,7 +165,7 @@ def _arrival(flow: Flow, rate: float, M: float, q: float, threshold: float) -> f
     def resting(t: float, y: Array) -> float:
         M_dot, v_dot = step(t, y)
         change = max(abs(M_dot / y[0]), abs(v_dot) / (y[0] ** 2 + y[1]))
-        return float(change) / rate - _SETTLED
+        return float(change) / rate - _RESTING
 
     reached.terminal = resting.terminal = True  # type: ignore[attr-defined]
     end = solve_ivp(

@@ -39,6 +39,7 @@ from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Step, Ste
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Overlaps
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _TAIL = (6.0, 5.4)  # widths of the field that a fine and a coarse grid cover
 _REACH = (6.0, 5.4)  # thermal widths that z reaches further than the field and its displacement
 _CORE = 2.5  # where φ changes, in units of 1/max φ′
@@ -61,7 +62,7 @@ _LIFT = 600.0  # added to the exponents −βh: most of the range of floating po
 _LEAST = -690.0  # exponents below this count as −∞
 _TINY = 1e-290  # Z below this has left the range of floating point
 _MOVE = 1e-4  # of M in units of √q, for the slope of the force
-_RUNAWAY = -1e6  # a slope as good as −∞
+_BOTTOMLESS = -1e6  # a slope as good as −∞
 
 
 Factor: TypeAlias = tuple[Array, NDArray[np.int32]]
@@ -364,13 +365,13 @@ class Exhaustive:
     def _guess(self, state: Overlaps, *, symmetric: bool) -> Array:
         """Densities to begin with: Gaussians, pushed apart by half their width."""
         mean, width = self.problem.m * abs(state.M), self.problem.delta * math.sqrt(state.Q)
-        spread = math.hypot(width, math.sqrt(self._c / self.problem.beta))
-        shift = 0.0 if symmetric else math.copysign(mean + spread / 2, state.M)
+        width_z = math.hypot(width, math.sqrt(self._c / self.problem.beta))
+        shift = 0.0 if symmetric else math.copysign(mean + width_z / 2, state.M)
         centres, share = (
             np.array([[shift], [-shift]]),
             sum(kind.share for kind in kinds(self.problem) if kind.label == 0),
         )
-        mass = np.exp(-(((self.z.nodes - centres) / spread) ** 2) / 2) * self.z.weights
+        mass = np.exp(-(((self.z.nodes - centres) / width_z) ** 2) / 2) * self.z.weights
         guess: Array = mass * (np.array([[share], [1 - share]]) / mass.sum(1, keepdims=True))
         return guess[: self._labels]
 
@@ -456,5 +457,5 @@ def label_slope(ensemble: Samples, state: Overlaps) -> float:
     except ConvergenceError:
         if state.M:
             raise
-        return _RUNAWAY  # samples of a narrow field that run apart too far for any nodes
+        return _BOTTOMLESS  # samples of a narrow field that move apart too far for any nodes
     return (moved - here) / (problem.m * move)

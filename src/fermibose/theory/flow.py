@@ -16,7 +16,7 @@ z = y m M + Δ√q u with u ~ N(0, 1),
 The averages are trapezoidal sums over z₁ and z₂. What the fermion force is at two nodes does not
 depend on M and q: it is tabulated, and an average is a product with the densities of the classes.
 Every average is also taken over every second node; where that differs the grid is refined. For
-functions this smooth the error of the whole grid is about the square of that difference.
+functions this smooth the error of all the grid is about the square of that difference.
 """
 
 import math
@@ -32,6 +32,7 @@ from fermibose.errors import InputError
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import ACTIVATIONS, Array, Problem
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _TAIL = 7.5  # widths of a Gaussian that averages cover
 _COARSE = 1e-8  # most that half of the nodes may change an average, relative to the force
 _FIRST = 24  # nodes on half an axis to begin with
@@ -219,7 +220,7 @@ class Flow:
             levels = zip(self._levels[reach], wrong, strict=True)
             self._levels[reach] = [level + w for level, w in levels]
 
-    def spread(self, q: float) -> float:
+    def diffusion(self, q: float) -> float:
         r"""V = m² E(Σᵢ yᵢ gᵢ)² + Δ² 𝒩 at M = 0: N V η² is what M diffuses by in unit time.
 
         With k = y₁∂₁H + y₂∂₂H and its mean k̄ over the partner,
@@ -277,16 +278,16 @@ class Flow:
         one, two, mean = grid.first, grid.second, self.problem.m * M
         given = self.population.joint / self.population.label[:, None]
         fields = two.densities(mean, width)
-        labels = given @ np.stack([fields, _thinned(fields)])  # (2 whole or thin, label, second)
+        labels = given @ np.stack([fields, _thinned(fields)])  # (2 all or thin, label, second)
         partners = labels[:, ::-1].reshape(4, -1)
         K = (partners @ grid.K.T).reshape(2, 2, -1)
         K2 = (partners @ grid.K2.T).reshape(2, 2, -1)
         same, other = self.population.same[:, None], 1 - self.population.same[:, None]
         centre = (labels @ two.phi)[..., None]
-        spread = ((two.phi - centre) ** 2 * labels).sum(-1)[..., None]
+        variance = ((two.phi - centre) ** 2 * labels).sum(-1)[..., None]
         away = one.phi - centre
         h = one.slope * (same * away - other * K)
-        h2 = one.slope**2 * (same * (away**2 + spread) + other * K2)
+        h2 = one.slope**2 * (same * (away**2 + variance) + other * K2)
         on = one.densities(mean, width)
         found = [
             self._reduce(one, mean, on, h[0], h2[0]),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fermibose.theory.panels import NODES, WEIGHTS, Panels
 from fermibose.theory.problem import Array
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _POLISHINGS = 30  # Newton steps to the ends of a gap; four are usual
 _LAST = 1e-13  # a step so short that the next would be below rounding
 _LEAST = 0.01  # of ψ″ at an end: 0 is where its minimum vanishes
@@ -39,27 +40,27 @@ class Contact:
     z: Array
     weights: Array  # Σ w f = ∫ f dz
     potential: Array  # h, h′, h″: (3, points)
-    whole: NDArray[np.bool_]  # which nodes of the panels are among the points, before all others
+    uncut: NDArray[np.bool_]  # which nodes of the panels are among the points, before all others
     cut: list[tuple[int, Array]]  # panels with an end of a gap, and their basis at the points there
 
     def folded(self, mass: Array) -> Array:
         """Masses at the points as masses on the nodes, exact for the polynomials of a panel."""
         folded = np.zeros(self.panels.nodes.size)
-        end = int(self.whole.sum())
-        folded[self.whole] = mass[:end]
+        end = int(self.uncut.sum())
+        folded[self.uncut] = mass[:end]
         for panel, basis in self.cut:
             folded[self.panels.rows(panel)] += mass[end : end + len(basis)] @ basis
             end += len(basis)
         return folded
 
     def steepest(self, v: Array) -> float:
-        """The greatest growth of v, given at the points, across one of the whole panels."""
-        rows = v[: int(self.whole.sum())].reshape(-1, NODES.size)
+        """The greatest growth of v, given at the points, across one of the uncut panels."""
+        rows = v[: int(self.uncut.sum())].reshape(-1, NODES.size)
         return float((rows[:, -1] - rows[:, 0]).max(initial=0.0))
 
 
 def contact(panels: Panels, potential: Array, gaps: list[Gap]) -> Contact:
-    """Nodes of whole panels, and new ones in what gaps leave of the others.
+    """Nodes of uncut panels, and new ones in what gaps leave of the others.
 
     potential: h, h′, h″ on the nodes, (3, nodes).
     """
@@ -69,8 +70,8 @@ def contact(panels: Panels, potential: Array, gaps: list[Gap]) -> Contact:
         first, last = panels.locate(gap.left), panels.locate(gap.right)
         keep[first : last + 1] = False
         touched |= {first, last}
-    whole = np.repeat(keep, NODES.size)
-    z, weights, values = [panels.nodes[whole]], [panels.weights[whole]], [potential[:, whole]]
+    uncut = np.repeat(keep, NODES.size)
+    z, weights, values = [panels.nodes[uncut]], [panels.weights[uncut]], [potential[:, uncut]]
     cut = []
     for panel in touched:
         for low, high in _left_over(panels.edges[panel], panels.edges[panel + 1], gaps):
@@ -84,7 +85,7 @@ def contact(panels: Panels, potential: Array, gaps: list[Gap]) -> Contact:
         np.concatenate(z),
         np.concatenate(weights),
         np.concatenate(values, axis=1),
-        whole,
+        uncut,
         cut,
     )
 

@@ -261,7 +261,7 @@ def _beside(
 
 
 def _growth(r: Axis, t: Axis, pull_r: Array, pull_t: Array, c: float) -> Array:
-    """γ³/6 on every line where two minima tie and ∇F jumps by γ, spread over the cells it crosses.
+    """γ³/6 on every line where two minima tie and ∇F jumps by γ, shared by the cells it crosses.
 
     Across the line F = −ln(e^{−βF₁} + e^{−βF₂})/β, so ∇²F = −(βγ²/4)/cosh²(βγx/2) and the integral
     of its square is βγ³/6. pull = z*/c: its jumps are those of −∇F. On the axes the two minima are

@@ -1,4 +1,4 @@
-r"""Panels of Gauss-Legendre nodes along z, and the potential that samples spread on them exert.
+r"""Panels of Gauss-Legendre nodes along z, and the potential that samples on them exert.
 
 .. math:: h_a(z) = \sum_b \int ρ_b(z')\, H_{ab}(z, z')\, dz', \qquad
           H_{ab} = \tfrac12 D^2 \;(a = b), \quad \tfrac12 φ(d_F - D^2) \;(a \ne b)
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fermibose.theory.moreau import activation_derivatives
 from fermibose.theory.problem import Array, Problem
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _ORDER = 16  # nodes of a panel
 _ACROSS = 2.5  # length of a panel along φ, in distances of the hinge's branch point from the axis
 _FINEST = 1 / 64  # and its least: a hinge sharper than that hardly differs from a hard one
@@ -48,14 +49,14 @@ class Panels:
     @cached_property
     def nodes(self) -> Array:
         """z, (panels · 16,)."""
-        return self._spread(NODES)
+        return self._mapped(NODES)
 
     @cached_property
     def weights(self) -> Array:
         """Of the nodes, for integrals over z."""
         return np.outer(np.diff(self.edges) / 2, WEIGHTS).ravel()
 
-    def _spread(self, reference: Array) -> Array:
+    def _mapped(self, reference: Array) -> Array:
         centre, half = (self.edges[1:] + self.edges[:-1]) / 2, np.diff(self.edges) / 2
         return (centre[:, None] + half[:, None] * reference).ravel()
 

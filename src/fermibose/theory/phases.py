@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,12 +33,15 @@ from fermibose.theory.search import apart
 from fermibose.theory.solution import Candidate, Solution
 from fermibose.theory.surfaces import solve_grid
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _JUMP = COLOURS["highlight"]  # a line across which the solution jumps
 _FIRST_ORDER, _BOTH = "first-order jump", "two states coexist"
 _ORDER_ENDS = "order ends (within RS)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PhaseDiagram(Points):
     """Solutions on a grid; a point that could not be solved is None among them."""
 
@@ -47,6 +50,16 @@ class PhaseDiagram(Points):
     x_values: Array  # (columns,)
     y_values: Array  # (rows,)
     points: tuple[Point, ...]  # row by row
+
+    @property
+    def summary(self) -> str:
+        """Of what, how many points, and how far M and the accuracy go."""
+        return f"{self.x} × {self.y}: {super().summary}; {self.fixed}"
+
+    @property
+    def fixed(self) -> str:
+        """The parameters that all points share, in one line."""
+        return self.points[0].problem.told(self.x, self.y) if self.points else ""
 
     @property
     def solutions(self) -> tuple[tuple[Solution | None, ...], ...]:
@@ -86,19 +99,21 @@ class PhaseDiagram(Points):
         )
         return one, other
 
-    def draw(self, path: str | Path, *, quantity: str = "accuracy") -> None:
+    def draw(self, path: str | Path | None = None, *, quantity: str = "accuracy") -> "Figure":
         """A map of one quantity, with lines where order and replica symmetry end and states jump.
 
         Hatched where two states coexist. A single row or column is drawn as the line it is.
         """
         check_quantity(quantity)
-        with figure(path, size=(5.6, 4.0)) as (fig, ax):
+        with figure(path, size=(5.6, 4.4)) as (fig, ax):
+            ax.set_title(self.fixed, fontsize=7.5)
             if min(self.x_values.size, self.y_values.size) == 1:
                 self._draw_line(ax, quantity)
             else:
                 self._draw_map(fig, ax, quantity)
             if ax.get_legend_handles_labels()[0]:
                 fig.legend(loc="outside upper center", ncols=2)
+        return fig
 
     def _draw_line(self, ax: Any, quantity: str) -> None:
         axes = [(self.x, self.x_values), (self.y, self.y_values)]
@@ -110,10 +125,12 @@ class PhaseDiagram(Points):
         for i in np.flatnonzero(jumps):
             label = _FIRST_ORDER if i == np.flatnonzero(jumps)[0] else None
             ax.axvline((values[i] + values[i + 1]) / 2, color=_JUMP, ls="-.", label=label)
-        ax.set_title(f"{SYMBOLS[fixed]} = {at[0]:g}", loc="left")
+        ax.set_title(f"{SYMBOLS[fixed]} = {at[0]:g}, {self.fixed}", fontsize=7.5)
         ax.set(xlabel=SYMBOLS[along] + missing(self.failures), ylabel=quantity.replace("_", " "))
 
     def _draw_map(self, fig: Any, ax: Any, quantity: str) -> None:
+        from matplotlib.patheffects import withStroke
+
         axes = (self.x_values, self.y_values)
         colours = ax.pcolormesh(*axes, self.map(quantity), shading="nearest", cmap="viridis")
         fig.colorbar(colours, label=quantity.replace("_", " "))
@@ -123,10 +140,12 @@ class PhaseDiagram(Points):
         order = np.where(self.map("M") > 0, stiffness, -stiffness)
         order[:, 1:][along_x] = order[1:][along_y] = np.nan
         at = np.log(np.clip(self.map("at_eigenvalue"), 1e-9, 1e9))
+        edge = [withStroke(linewidth=3.5, foreground="black")]  # white alone is lost in yellow
         for values, name, style in ((order, _ORDER_ENDS, "-"), (at, "AT = 1", "--")):
             if np.nanmin(values) < 0 < np.nanmax(values):
-                ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
-                ax.plot([], [], color="grey", linestyle=style, label=name)
+                lines = ax.contour(*axes, values, [0.0], colors="white", linestyles=style)
+                lines.set(path_effects=edge)
+                ax.plot([], [], color="white", linestyle=style, label=name, path_effects=edge)
         self._draw_jumps(ax, along_x, along_y)
         if self.coexistence.any():
             here = self.coexistence.astype(float)

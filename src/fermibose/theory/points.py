@@ -16,6 +16,7 @@ from fermibose.checks import number
 from fermibose.compute import Interrupted, parallel_map
 from fermibose.errors import InputError
 from fermibose.files import replacing
+from fermibose.summary import Summarised, table
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.solution import QUANTITIES, Overlaps, Solution
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Attempt = Solution | ConvergenceError
+
+
+_NOTHING = dict.fromkeys(("stable", "rs_stable"))  # truth values: no NaN where there is none
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,20 @@ class Row(Protocol):
         """Names and values."""
 
 
-class Points:
+class Points(Summarised):
     """Solved and unsolved points, as a table and as a file."""
 
     points: Sequence[Row]
+
+    @property
+    def summary(self) -> str:
+        """How many points, and how far M and the accuracy go."""
+        columns, failed = self.to_dict(), len(self.failures)
+        told = [f"{len(self.points)} points" + f", {failed} not solved" * bool(failed)]
+        for name in ("M", "accuracy"):
+            known = [v for v in columns.get(name, ()) if v == v]
+            told += [f"{name} {min(known):.4g} … {max(known):.4g}"] if known else []
+        return ", ".join(told)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -62,19 +76,20 @@ class Points:
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name: every parameter and quantity, and why a point has none (``failure``).
 
-        ``pandas.DataFrame`` takes it as it is. A quantity is NaN where there is no solution.
+        A quantity is NaN where there is no solution, a truth value None.
         """
         rows = [point.to_dict() for point in self.points]
         names: dict[str, None] = dict.fromkeys(name for row in rows for name in row)
         names.pop("failure", None)
-        columns = {name: [_number(row.get(name, math.nan)) for row in rows] for name in names}
+        columns = {
+            name: [row.get(name, _NOTHING.get(name, math.nan)) for row in rows] for name in names
+        }
         return columns | {"failure": [row.get("failure", "") for row in rows]}
 
     def to_frame(self) -> "DataFrame":
-        """The same as a pandas DataFrame, one row a point."""
-        import pandas
-
-        return pandas.DataFrame(self.to_dict())
+        """The same as a pandas DataFrame, one row a point; truth values may be missing (NA)."""
+        frame = table(self.to_dict())
+        return frame.astype({name: "boolean" for name in _NOTHING if name in frame})
 
     def save_csv(self, path: str | Path) -> None:
         """The same as a CSV file with a header, whole or not at all."""
@@ -85,7 +100,7 @@ class Points:
             writer.writerows(zip(*columns.values(), strict=True))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Solutions(Points, Sequence[Point]):
     """What :func:`solve_many` found: a sequence with a Solution or a Failure for each problem."""
 
@@ -157,11 +172,6 @@ def column(points: Sequence[Row], name: str) -> Array:
     return np.array(
         [math.nan if isinstance(p, Failure) else getattr(p, name) for p in points], dtype=float
     )
-
-
-def _number(value: Any) -> Any:
-    """A truth value as a number: beside the NaN of a failure it would be neither."""
-    return float(value) if isinstance(value, bool) else value
 
 
 def check_quantity(name: Any) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from fermibose.compute import threads
+from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem, check_problem
@@ -23,7 +23,7 @@ from fermibose.theory.solution import Predictions, generalization_loss
 _STARTS = ((1.0, 0.3), (0.3, 0.5), (0.02, 1.0), (2.0, 0.1))  # mM and Δ√(q − M²) in units of 1/φ′
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Population(Predictions):
     """The lowest minimum found of e(M, q)."""
 
@@ -42,7 +42,7 @@ class Population(Predictions):
         return self.overlaps[1]
 
 
-@threads(1)
+@on_one_thread
 def population(problem: Problem) -> Population:
     """Minimise the energy of infinitely many samples over M and q; β and labels do not matter."""
     check_problem(problem)

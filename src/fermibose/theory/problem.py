@@ -42,7 +42,7 @@ _REASONS = {
     "samples": "it is the number of training samples per weight; use a small number for scarce "
     "data",
     "delta": "it is the spread of a cluster; use a small number for sharp clusters",
-    "beta": "it is an inverse temperature; use math.inf for zero temperature",
+    "beta": "it is an inverse temperature; inf is zero temperature",
     "weight_decay": "without decay the weights are free along every direction the pairs do not "
     "constrain, the Boltzmann measure cannot be normalised and q diverges; use a small positive "
     "value",
@@ -52,6 +52,20 @@ _REASONS = {
     "nothing, beyond it exchange the classes",
 }
 PAIRINGS = ("disjoint", "all")
+SYMBOLS = {
+    "alpha": "α",
+    "samples": "γ",
+    "delta": "Δ",
+    "beta": "β",
+    "d_f": "d_F",
+    "weight_decay": "λ_w",
+    "m": "m",
+    "rho": "ρ",
+    "softness": "a",
+    "balance": "π",
+    "mislabelled": "mislabelled",
+}  # the numbers of a problem
+_OF_THE_OTHER = {"disjoint": ("balance", "mislabelled"), "all": ("rho",)}  # pairing
 _PAIRS, _SAMPLES = 2.5, 5.0  # α and γ = 2α that are not given
 
 
@@ -100,7 +114,7 @@ class Problem:
         self._check_pairing()
         for name in _BOUNDS:
             if getattr(self, name) is not None:
-                # A NumPy scalar of fewer bits would drag the whole solver down to its precision.
+                # A NumPy scalar of fewer bits would drag all of the solver down to its precision.
                 object.__setattr__(self, name, _check_number(name, getattr(self, name)))
         if not isinstance(self.activation, str):
             _check_function("activation", self.activation)
@@ -129,8 +143,8 @@ class Problem:
         if self.pairing == "all":
             if self.alpha is not None:
                 raise InputError(
-                    'alpha counts disjoint pairs: with pairing="all" give samples, the number of '
-                    "training samples per weight (and alpha=None in replace())"
+                    "alpha counts disjoint pairs: with all pairs leave it out and give samples, "
+                    "the number of training samples per weight"
                 )
             if self.rho != 0.5:
                 raise InputError(
@@ -142,13 +156,13 @@ class Problem:
             return
         if self.samples is not None:
             raise InputError(
-                'samples goes with pairing="all"; disjoint pairs are counted by alpha, and as '
-                "many samples make alpha = samples/2 of them"
+                "samples goes with all pairs (pairing all); disjoint pairs are counted by alpha, "
+                "and as many samples make alpha = samples/2 of them"
             )
         if self.balance != 0.5 or self.mislabelled != 0:
             raise InputError(
-                'balance and mislabelled go with pairing="all"; among disjoint pairs classes of '
-                "fractions π and 1 − π make rho = π² + (1 − π)² bosons"
+                "balance and mislabelled go with all pairs (pairing all); among disjoint pairs "
+                "classes of fractions π and 1 − π make rho = π² + (1 − π)² bosons"
             )
         if self.alpha is None:
             object.__setattr__(self, "alpha", _PAIRS)
@@ -170,6 +184,18 @@ class Problem:
         """Every parameter by name; a function of your own by its name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {k: getattr(v, "__name__", repr(v)) if callable(v) else v for k, v in values.items()}
+
+    def told(self, *without: str) -> str:
+        """The numbers that matter in one line, for a title; without those named."""
+        names = [n for n in SYMBOLS if n not in (*without, *_OF_THE_OTHER[self.pairing])]
+        values = {name: getattr(self, name) for name in names}
+        parts = [f"{SYMBOLS[n]} = {v:g}" for n, v in values.items() if v is not None]
+        parts = [part.replace("inf", "∞") for part in parts]
+        if self.pairing == "all":
+            parts.insert(0, "all pairs")
+        plain = self.to_dict()
+        parts += [str(plain[name]) for name in ("activation", "hinge") if plain[name] is not None]
+        return ", ".join(parts)
 
     @property
     def zero_temperature(self) -> bool:
@@ -263,7 +289,7 @@ def _try(name: str, function: Callable[[Array], Any]) -> None:
     except Exception as error:
         raise InputError(
             f"{name} {function!r} fails on a NumPy array ({type(error).__name__}: {error}): "
-            "give a function such as numpy.tanh that takes the array as a whole"
+            "give a function such as numpy.tanh that takes an array"
         ) from error
     if not isinstance(values, np.ndarray) or values.shape != z.shape:
         raise InputError(f"{name} {function!r} must return an array of the shape of its argument")

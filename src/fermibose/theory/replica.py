@@ -46,7 +46,7 @@ _NARROW = 0.1  # Q/q below which they leave the lattice of the state
 
 _GROWTH = 1e-6  # 0.001 at β = 1000, about the coldest that the equations of finite β are solved for
 _AT_TOLERANCE = 0.02  # relative error of AT with which it is left
-_FINENESS = (2.0, 4.0, 8.0, 16.0)  # of grids to try beyond the solution's
+_FINENESS = (1.5, 3.0, 6.0, 12.0)  # of grids to try beyond the solution's
 
 
 def conjugates(problem: Problem, overlaps: Overlaps, average: Averages) -> Conjugates:
@@ -271,7 +271,7 @@ def cold(problem: Problem, state: Overlaps) -> TemperatureError:
     """The error to raise of a state that is too cold."""
     return TemperatureError(
         f"beta = {problem.beta:g} is too large here: e^(-beta H) leaves the range of floating "
-        "point where the field has weight; use a smaller beta, or math.inf for its limit",
+        "point where the field has weight; use a smaller beta, or inf for its limit",
         state,
     )
 

@@ -44,11 +44,12 @@ from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import conjugates
 from fermibose.theory.solution import Conjugates, Overlaps
 
-_SPREAD = 1.35  # steps in the spread inside a cluster: Gaussian averages are good to 1e-12
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
+_INSIDE = 1.35  # steps in the field's width inside a cluster: Gaussian averages good to 1e-12
 _FIELD = 1.6  # least steps in the width of the field between clusters
 _TAIL = 6.5  # widths of that field that its nodes cover: forces differ by little near the AT line
 _WIDTHS = 5.5  # widths of a field that a lattice covers
-_ROOM = 4.0  # spreads beyond them that the nodes of F reach
+_ROOM = 4.0  # widths inside a cluster beyond them that the nodes of F reach
 _SHARP = 0.7  # coarseness at zero temperature, where F has kinks
 _SMALLEST = 1e-4  # floor of √(q₀ − M²)
 _LEAST_GAP = 1e-12  # floor of q₁ − q₀
@@ -155,17 +156,19 @@ class ClusterEquations:
         return self._last[1]
 
     def lattice(self, clusters: Clusters) -> Lattice:
-        """Nodes that resolve the spread inside a cluster; kept while they are good for a state."""
+        """Nodes that resolve the field inside a cluster; kept while they are good for a state."""
         problem = self.problem
-        # Room for the spread beyond the field between clusters: F₁ must not feel the last nodes.
+        # Room for the field inside beyond that between clusters: F₁ must not feel the last nodes.
         room = (_TAIL * math.sqrt(clusters.q0) + _ROOM * math.sqrt(clusters.gap)) / _WIDTHS
         overlaps = Overlaps(clusters.M, max(clusters.q1, room**2), clusters.chi1)
         fits = self._lattice is not None and self._lattice.covers(problem, overlaps)
         if self._lattice is None or not fits or clusters.gap < 0.8 * self._gap:
-            spread = problem.delta * math.sqrt(clusters.gap)
-            self._lattice = make_lattice(problem, overlaps, widest=spread / _SPREAD, **self._grid)
+            inside = problem.delta * math.sqrt(clusters.gap)
+            self._lattice = make_lattice(
+                problem, overlaps, widest=inside / _INSIDE, whole=True, **self._grid
+            )
             self._gap = clusters.gap
-            if spread < _step(self._lattice.r):
+            if inside < _step(self._lattice.r):
                 raise ConvergenceError(
                     f"no broken solution at {problem} and y = beta x = {self.y:.4g}: its clusters "
                     f"merge, or are too close to be told apart (q1 - q0 = {clusters.gap:.1e}); use "
@@ -258,7 +261,7 @@ def free_energy(problem: Problem, clusters: Clusters, average: ClusterAverages) 
 
 
 def complexity(problem: Problem, clusters: Clusters, average: ClusterAverages) -> float:
-    """Σ = y² ∂f/∂y at fixed overlaps, which at a solution is the whole derivative."""
+    """Σ = y² ∂f/∂y at fixed overlaps, which at a solution is the total derivative."""
     y, X, gap = clusters.y, clusters.X, clusters.gap
     slope = (
         (clusters.q0 - clusters.M**2) * gap / (2 * X**2)

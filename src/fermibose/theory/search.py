@@ -138,7 +138,7 @@ def _kind(state: Candidate) -> tuple[bool, bool, bool]:
     return state.ordered, state.stable, state.stability.freezing > 0
 
 
-def settle(problem: Problem, state: Candidate) -> list[Found]:
+def relax(problem: Problem, state: Candidate) -> list[Found]:
     """Where plain steps lead from a state of a neighbouring problem, also if M or Q may grow."""
     at, q = state.overlaps, state.q
     starts = [at]

@@ -1,7 +1,7 @@
 """The states of the weights: overlaps, a solved saddle point, and what they predict of new data."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,11 +13,33 @@ from scipy.special import gamma, hyp1f1, ndtr
 
 from fermibose.checks import is_number
 from fermibose.errors import InputError
+from fermibose.summary import Summarised
 from fermibose.theory.channel import SQRT2, Axis, pair_values
 from fermibose.theory.problem import Array, Problem
 
 Norm: TypeAlias = float | str  # 2, "inf", or any p > 1
 
+# How a state is told: label, attribute, format; "attacked" and "area" are of an attack of ε.
+LABELS = (
+    ("mean weight M", "M", ".6f"),
+    ("self-overlap q", "q", ".6f"),
+    ("replica overlap Q", "Q", ".6f"),
+    ("response χ", "chi", ".4f"),
+    ("free energy f", "free_energy", ".7f"),
+    ("entropy s", "entropy", ".6f"),
+    ("training energy of a pair", "training_energy", ".6f"),
+    ("test loss ε_g", "generalization_loss", ".6f"),
+    ("test accuracy", "accuracy", ".2%"),
+    ("accuracy under {norm} attack, ε = {eps:g}", "attacked", ".2%"),
+    ("area under {norm} attack, ε from 0 to 1", "area", ".4f"),
+    ("fermion distance D_F²", "fermion_distance", ".4f"),
+    ("boson distance D_B²", "boson_distance", ".4f"),
+    ("AT eigenvalue", "at_eigenvalue", ".4f"),
+    ("residual", "residual", ".1e"),
+    ("numerical error of M, q, Q, χ, relative", "error", ".1e"),
+    ("numerical error of AT", "at_error", ".1e"),
+    ("iterations", "iterations", "d"),
+)
 QUANTITIES = (
     "M", "q", "Q", "chi", "free_energy", "generalization_loss", "accuracy", "fermion_distance",
     "boson_distance", "adversarial_area", "training_energy", "mean_field_energy", "energy",
@@ -96,7 +118,7 @@ class Candidate:
         return not self.stable, self.free_energy
 
 
-class Predictions(ABC):
+class Predictions(Summarised):
     r"""What M and q alone predict of new data: losses, distances and accuracies.
 
     A new pattern of class y has pre-activation z = y m M + Δ√q u, u ~ N(0, 1). With κ = m|M|/√q,
@@ -110,10 +132,21 @@ class Predictions(ABC):
     .. math:: Λ = \bigl(E|w|^{p^*}\bigr)^{1/p^*}, \qquad w \sim N(M, q - M^2) .
 
     That is the law of a weight in every phase: turning the inputs around the class direction
-    changes nothing, so all that is not along it is spread evenly. ℓ₂ has Λ = √q, ℓ∞ has Λ = E|w|.
+    changes nothing, so all that is not along it is isotropic. ℓ₂ has Λ = √q, ℓ∞ has Λ = E|w|.
     """
 
     problem: Problem
+
+    @property
+    def summary(self) -> str:
+        """M, q and accuracy, whether they can be used, and of which problem they are."""
+        told = f"M {abs(self.M):.4f}, q {self.q:.4f}, accuracy {self.accuracy:.1%}"
+        return "; ".join(filter(None, (told, self.remark, self.problem.told())))
+
+    @property
+    def remark(self) -> str:
+        """Whether the numbers can be used, in words; nothing where there is no doubt."""
+        return ""
 
     @property
     @abstractmethod
@@ -166,8 +199,35 @@ class Predictions(ABC):
         return robustness_area(self.problem, self.M, self.q, norm)
 
 
-@dataclass(frozen=True)
-class Solution(Predictions):
+class State(Predictions):
+    """What is known by its overlaps."""
+
+    problem: Problem
+    overlaps: Overlaps
+
+    @property
+    def M(self) -> float:
+        """Mean weight Σ w/N."""
+        return self.overlaps.M
+
+    @property
+    def q(self) -> float:
+        """Self-overlap ⟨w·w⟩/N."""
+        return self.overlaps.q(self.problem.beta)
+
+    @property
+    def Q(self) -> float:
+        """Overlap of two replicas; equal to q at zero temperature."""
+        return self.overlaps.Q
+
+    @property
+    def chi(self) -> float:
+        """Response χ = β(q − Q)."""
+        return self.overlaps.chi
+
+
+@dataclass(frozen=True, repr=False)
+class Solution(State):
     """A replica-symmetric saddle point with M >= 0. ``converged`` is True of every one returned."""
 
     problem: Problem
@@ -196,26 +256,6 @@ class Solution(Predictions):
     def stable(self) -> bool:
         """Whether M, q and Q resist every small change; whether replicas do, ``rs_stable`` says."""
         return self.stability.stable
-
-    @property
-    def M(self) -> float:
-        """Mean weight Σ w/N."""
-        return self.overlaps.M
-
-    @property
-    def q(self) -> float:
-        """Self-overlap ⟨w·w⟩/N."""
-        return self.overlaps.q(self.problem.beta)
-
-    @property
-    def Q(self) -> float:
-        """Overlap of two replicas; equal to q at zero temperature."""
-        return self.overlaps.Q
-
-    @property
-    def chi(self) -> float:
-        """Response χ = β(q − Q)."""
-        return self.overlaps.chi
 
     @property
     def energy(self) -> float:
@@ -251,6 +291,12 @@ class Solution(Predictions):
     def rs_stable(self) -> bool:
         """Whether replica symmetry holds (de Almeida-Thouless)."""
         return self.at_eigenvalue < 1
+
+    @property
+    def remark(self) -> str:
+        """Whether replica symmetry holds."""
+        word = "stable" if self.rs_stable else "UNSTABLE"
+        return f"replica symmetry {word} (AT {self.at_eigenvalue:.3g})"
 
     def to_dict(self) -> dict[str, Any]:
         """Every parameter of the problem and every quantity, by name: the row of a table."""

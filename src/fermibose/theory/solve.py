@@ -1,4 +1,4 @@
-"""From a problem to its solution: what the search found, refined, compared and chosen from.
+"""Solves the saddle point of a problem: what the search found, refined, compared and chosen from.
 
 Three grids, each a lattice that follows the state: a coarse one on which saddle points are searched
 for, a second one that the solution chosen there goes through, and the fine one on which it is
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fermibose.checks import is_number, number
-from fermibose.compute import threads
+from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
 from fermibose.theory.errors import Sensitivity, View, measured
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
@@ -36,8 +36,8 @@ from fermibose.theory.search import (
     flat_starts,
     follow,
     many_starts,
+    relax,
     same,
-    settle,
 )
 from fermibose.theory.solution import Candidate, Overlaps, Solution
 
@@ -60,7 +60,7 @@ _MOVE = 1e-4  # relative length of the differences that estimate a Jacobian
 _SMALL = 1e-4  # a mean weight, in units of √q, that may be on its way to 0
 
 
-@threads(1)
+@on_one_thread
 def solve(
     problem: Problem, start: Solution | Overlaps | None = None, *, tol: float | None = None
 ) -> Solution:
@@ -79,7 +79,7 @@ def solve(
     """
     _check(problem, tol)
     _check_start(start)
-    _check_sharpness(problem)
+    check_sharpness(problem)
     solution = _follow(problem, start, tol=tol) if isinstance(start, Solution) else None
     if solution is None:
         starts = [*([start] if isinstance(start, Overlaps) else []), *all_starts(problem)]
@@ -99,7 +99,7 @@ def solve(
     return solution
 
 
-@threads(1)
+@on_one_thread
 def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, ...]:
     """Every saddle point found, from many more starts than ``solve`` takes.
 
@@ -110,7 +110,7 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, .
     in it (AT).
     """
     _check(problem, tol)
-    _check_sharpness(problem)
+    check_sharpness(problem)
     solutions: list[Solution] = []
     for found in (every := explore(problem, many_starts(problem))):
         try:
@@ -126,7 +126,7 @@ def branches(problem: Problem, *, tol: float | None = None) -> tuple[Solution, .
     return tuple(sorted(solutions, key=lambda s: s.candidate.rank))
 
 
-@threads(1)
+@on_one_thread
 def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
     """The solution with M = 0, whether or not it is stable against M > 0.
 
@@ -142,13 +142,13 @@ def disordered(problem: Problem, *, tol: float | None = None) -> Solution:
     return _refine(problem, min(flat, key=rank), flat, tol=tol)
 
 
-@threads(1)
+@on_one_thread
 def neighbour(problem: Problem, state: Solution) -> Solution | None:
     """The stable state that one of a neighbouring problem goes over into without a jump, if any."""
     near = _next_to(problem, state, tol=None)
     if near is not None and apart(near.candidate, state.candidate) < STRIDE:
         return near
-    for found in settle(problem, state.candidate):
+    for found in relax(problem, state.candidate):
         if not found.candidate.stable or apart(found.candidate, state.candidate) > STRIDE:
             continue
         try:
@@ -160,7 +160,7 @@ def neighbour(problem: Problem, state: Solution) -> Solution | None:
     return None
 
 
-@threads(1)
+@on_one_thread
 def search_again(
     known: Solution, starts: Sequence[Overlaps] | None = None, *, tol: float | None = None
 ) -> Solution:
@@ -204,7 +204,7 @@ def _check_start(start: Any) -> None:
         raise InputError(f"the response chi to start from must be > 0, got {start!r}")
 
 
-def _check_sharpness(problem: Problem) -> None:
+def check_sharpness(problem: Problem) -> None:
     """Refuse clusters whose thermal width s = Δ√(χ/β), with χ about 1/λ_w, no table resolves.
 
     That is so where their mean mM is 1/``_SHARPEST`` times as much. M is that of Δ = 0; where it is
@@ -304,7 +304,7 @@ def _unresolved(problem: Problem, state: Overlaps | Solution) -> ConvergenceErro
     """The error to raise where nodes are too far apart for the activation."""
     return ConvergenceError(
         f"no grid resolves the activation at {problem}: its slope reaches {problem.steepness:.3g}, "
-        "and the weights spread its argument too far for nodes that close; use a flatter "
+        "and its argument varies too far for nodes that close; use a flatter "
         "activation, a larger weight_decay or a smaller delta",
         state,
     )

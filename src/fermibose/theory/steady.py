@@ -19,6 +19,7 @@ from fermibose.theory.flow import Flow, check_batch
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.solution import Predictions
 
+# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _SMALL = 1e-4  # M/√q at which the growth of M is measured: it is odd in M
 _WIDTHS = (1e-2, 1e2, 33)  # Δ√q in units of 1/max φ′ that are searched, and how many
 _LOGITS = np.linspace(-12.0, 14.0, 14)  # of M²/q that are searched
@@ -28,7 +29,7 @@ _ROUGH = 1e-4  # tolerance of averages whose signs alone are asked for
 _VANISHING = 1e-6  # Δ²q, in the same units, that stands for the state without weights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SteadyState(Predictions):
     """A fixed point of the equations of motion, M >= 0 (its mirror image is another)."""
 

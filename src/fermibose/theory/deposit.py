@@ -2,7 +2,7 @@ r"""A table of e^{−βH} under Gaussians much wider than all that φ does: hot 
 
 Nodes close enough for φ would be too many there, and most of them where H is constant. But a wide
 Gaussian is smooth: it is known everywhere from nodes a tenth of its width s apart. So the integral
-is done in (z₁, z₂), where a grid can follow φ, and each of its points shared by the nodes around
+is done in (z₁, z₂), where a grid can follow φ, and each of its points deposited on the nodes around
 it,
 
 .. math:: \int N(z; ω, s^2)\, g(z)\, dz = \sum_i w_i\, g(z_i)\, N(z_i; ω, s^2)
@@ -20,7 +20,7 @@ from fermibose.theory.problem import Array, Problem
 
 _WIDTH = 10.0  # nodes to a width s at least: eight of them interpolate the Gaussian to 1e-9
 _DEPTH = 1.3  # nodes to the length over which its tail falls by e, where that can count
-_STENCIL = np.arange(-3.0, 5.0)  # nodes around a point that share it
+_STENCIL = np.arange(-3.0, 5.0)  # nodes around a point that it is deposited on
 _RISE = 0.025  # of φ from one panel of points to the next, at most
 _TAILS = 0.1  # the same if φ rose as the fourth root of its slope
 _LENGTHS = 1.7  # panels to a width s, at least
@@ -29,7 +29,7 @@ _POINTS = 1200  # along an axis, at most
 _SCAN = 400_000  # places where the slope of φ is looked at, at most
 
 
-def spread_step(problem: Problem, reach: float, s: float) -> float:
+def deposit_step(problem: Problem, reach: float, s: float) -> float:
     """Distance of the nodes for a Gaussian of width s.
 
     Pairs gain at most the span of H by going out into its tail, d widths where d² = 2β span; there
@@ -40,7 +40,7 @@ def spread_step(problem: Problem, reach: float, s: float) -> float:
     return s / max(_WIDTH, _DEPTH * math.sqrt(2 * problem.beta * span))
 
 
-def spread_table(
+def deposited_table(
     problem: Problem, r: Axis, t: Axis, *, reach: float, s: float, coarseness: float
 ) -> Table:
     """The table on axes of equal steps, which extend four of them beyond ``reach``."""
@@ -57,12 +57,12 @@ def spread_table(
     phi = problem.phi(z)
     H = problem.energies_apart((phi[first] - phi[second]) ** 2)
     plain = Table.of(H, problem.beta)
-    spread = _spread(r_at / r.step, t_at / r.step, mass * plain.weight, r.nodes.size, t)
-    weighted = _spread(r_at / r.step, t_at / r.step, mass * plain.weighted, r.nodes.size, t)
-    return Table(spread, weighted, plain.lowest, plain.span)
+    deposited = _deposit(r_at / r.step, t_at / r.step, mass * plain.weight, r.nodes.size, t)
+    weighted = _deposit(r_at / r.step, t_at / r.step, mass * plain.weighted, r.nodes.size, t)
+    return Table(deposited, weighted, plain.lowest, plain.span)
 
 
-def _spread(r: Array, t: Array, masses: Array, rows: int, axis: Axis) -> Array:
+def _deposit(r: Array, t: Array, masses: Array, rows: int, axis: Axis) -> Array:
     """Masses of points at r and t, in steps, on the nodes; shape (kinds, rows, nodes of the axis).
 
     Every point has mirror images at −r, and at −t if the axis is folded.
