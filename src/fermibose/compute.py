@@ -1,8 +1,9 @@
-"""How long work is done: with how many threads, over how many processes, with what versions.
+"""How long work is done: with how many threads, over how many processes, on what devices.
 
-It shows one progress bar, on standard error, off when that is not a terminal.
+It shows progress bars on standard error, off when that is not a terminal.
 """
 
+import math
 import platform
 import sys
 import time
@@ -11,7 +12,7 @@ from contextlib import _GeneratorContextManager, contextmanager
 from datetime import timedelta
 from functools import cache
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import joblib
 from rich.console import Console
@@ -21,17 +22,21 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     TextColumn,
-    TimeElapsedColumn,
 )
 from rich.progress import Task as BarTask
+from rich.table import Column
 from rich.text import Text
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from fermibose.checks import is_whole, whole
 from fermibose.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Work = TypeVar("Work", bound=Callable[..., Any])
 Advance = Callable[..., None]
 
 # Read by the numerical libraries when they are loaded; the last one by joblib.
@@ -46,6 +51,9 @@ ONE_THREAD = dict.fromkeys(
     ),
     "1",
 )
+
+
+WITHOUT_FLOAT64 = ("mps",)  # types of devices that refuse it
 
 
 class Interrupted(KeyboardInterrupt):
@@ -63,12 +71,17 @@ class Interrupted(KeyboardInterrupt):
         return type(self), (self.done,)  # from one process to another, with what was finished
 
 
-def threads(number: int) -> "_GeneratorContextManager[None]":
-    """Compute with so many threads inside (BLAS and torch); what was before comes back.
+class _Decorator(Protocol):
+    def __call__(self, work: Work, /) -> Work: ...
 
-    A GEMM rounds differently with another number of threads, so the number is part of what makes a
-    result reproducible. Also a decorator: ``@threads(1)``.
-    """
+
+# What numpy computes inside is on one thread; what was before comes back. A GEMM rounds differently
+# with another number of threads, so the number is part of what makes a result reproducible.
+on_one_thread: _Decorator = threadpool_limits.wrap(limits=1, user_api="blas")
+
+
+def threads(number: int) -> "_GeneratorContextManager[None]":
+    """The same for torch too, and any number of threads: ``with threads(4):``."""
     return _limited(whole("threads", number, least=1))
 
 
@@ -76,7 +89,7 @@ def threads(number: int) -> "_GeneratorContextManager[None]":
 def _limited(number: int) -> Iterator[None]:
     torch = sys.modules.get("torch")  # the theory must run where it is not installed
     before = torch.get_num_threads() if torch is not None else number
-    with _controller().limit(limits=number):
+    with threadpool_limits(limits=number):
         if torch is not None:
             torch.set_num_threads(number)
         try:
@@ -84,11 +97,6 @@ def _limited(number: int) -> Iterator[None]:
         finally:
             if torch is not None:
                 torch.set_num_threads(before)
-
-
-@cache
-def _controller() -> Any:
-    return ThreadpoolController()  # takes milliseconds, which a small solve does not have
 
 
 def parallel_map(
@@ -128,6 +136,18 @@ def _results(
         yield from pool(joblib.delayed(work)(task) for task in tasks)
 
 
+def widest(device: "torch.device") -> "torch.dtype":
+    """The most precise numbers that the device has."""
+    numbers: Any = sys.modules["torch"]  # whose device it is; the theory runs without it
+    kind: torch.dtype = numbers.float32 if device.type in WITHOUT_FLOAT64 else numbers.float64
+    return kind
+
+
+def fraction(mask: "torch.Tensor") -> float:
+    """Fraction of entries that are true, exact on any device; NaN if there is no entry."""
+    return int(mask.sum()) / mask.numel() if mask.numel() else math.nan
+
+
 @cache
 def versions() -> dict[str, str]:
     """What computes here: packages, Python, platform."""
@@ -141,23 +161,27 @@ def versions() -> dict[str, str]:
 
 
 def pace(done: int, total: int, seconds: float, idle: float = 0.0) -> str:
-    """Rate and time left after ``done`` steps in ``seconds``, and ``idle`` seconds since the last.
+    """Time left and rate after ``done`` steps in ``seconds``, and ``idle`` seconds since the last.
 
-    The mean over all steps: a step may take minutes, and parallel ones end in bursts. No time is
-    told once the steps that are left take longer than that.
+    The mean over all steps: a step may take minutes, and parallel ones end in bursts. The time that
+    has passed is told instead before the first step, and once the steps left take longer than that.
     """
+    passed = f"{timedelta(seconds=round(seconds + idle))} passed"
     if not done or seconds <= 0:
-        return ""
+        return passed
     rate = done / seconds
     left = round((total - done) / rate - idle)
     scaled = {"s": rate, "min": 60 * rate, "h": 3600 * rate}
     unit = next((unit for unit, value in scaled.items() if value >= 1), "h")
-    told = f"{scaled[unit]:.3g}/{unit}"
-    return f"{told}, {timedelta(seconds=left)} left" if left > 0 else told
+    told = f"{timedelta(seconds=left)} left" if left > 0 else passed
+    return f"{told}, {scaled[unit]:.3g}/{unit}"
 
 
 class _Pace(ProgressColumn):
     """The column of :func:`pace`."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True))
 
     def render(self, task: BarTask) -> Text:
         moved = task.fields["moved"]
@@ -165,31 +189,65 @@ class _Pace(ProgressColumn):
         return Text(pace(int(task.completed), int(task.total or 0), moved, idle), style="cyan")
 
 
+class _Status(ProgressColumn):
+    """A short text; where the line is full it is cut, and nothing before it."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=False))  # the one column that may be made narrower
+
+    def render(self, task: BarTask) -> Text:
+        return Text(task.fields["status"], no_wrap=True, overflow="ellipsis")
+
+
+_WIDE = 100  # columns of a terminal that has room for a long bar
+_screens: list[Progress] = []  # what is on the screen: bars inside a bar are lines below it
+
+
+@contextmanager
+def _screen() -> Iterator[Progress]:
+    """The lines of bars on the screen, which are opened by the first of them."""
+    if _screens:
+        yield _screens[-1]
+        return
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28 if console.width >= _WIDE else 12),
+        MofNCompleteColumn(),
+        _Pace(),
+        _Status(),
+    )
+    with Progress(*columns, console=console, transient=True) as bars:
+        _screens.append(bars)
+        try:
+            yield bars
+        finally:
+            _screens.pop()
+
+
 @contextmanager
 def progress_bar(description: str, total: int, *, show: bool | None = None) -> Iterator[Advance]:
     """Yield ``advance(steps=1, status="")``, which moves the bar and shows a short status text.
 
-    show: True or False forces the bar on or off; None shows it only on a terminal.
+    Inside another bar it is a line below that. show: True or False forces the bar on or off; None
+    shows it only on a terminal.
     """
     if show is None:
         show = sys.stderr.isatty()
     if not show:
         yield lambda steps=1, status="": None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        _Pace(),
-        TextColumn("{task.fields[status]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=total, status="", moved=0.0)
-        started = time.monotonic()
+    with _screen() as bars:
+        task = bars.add_task(description, total=total, status="", moved=0.0)
+        started, moved = time.monotonic(), 0.0
 
         def advance(steps: int = 1, status: str = "") -> None:
-            moved = time.monotonic() - started
-            bar.update(task, advance=steps, status=status, moved=moved)
+            nonlocal moved
+            moved = time.monotonic() - started if steps else moved
+            bars.update(task, advance=steps, status=status, moved=moved)
 
-        yield advance
+        try:
+            yield advance
+        finally:
+            if len(bars.tasks) > 1:  # the first one ends with the screen
+                bars.remove_task(task)

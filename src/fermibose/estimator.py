@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import issparse
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -16,6 +17,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -42,6 +44,7 @@ from fermibose.machine import (
     SelfSupervised,
     Shift,
     Sides,
+    Streamed,
     Training,
     Transform,
     preset,
@@ -55,6 +58,9 @@ Auto = Literal["auto"]
 BATCH = 4096  # samples evaluated at once, to bound memory
 # Parameters that make up the pair energy, by the names they have there
 OF_ENERGY = ("d_f", "softness", "boson_weight", "fermion_weight", "coupling")
+# float32 stays what it is, to save memory: it is scaled in float64, some rows at a time.
+TYPES = [np.float64, np.float32]
+CHECKED: dict[str, Any] = {"dtype": TYPES, "accept_sparse": "csr", "ensure_min_samples": 2}
 GRID = (0.1, 0.2, 0.4, 0.8)  # of d_F, where it is chosen from the data
 HELD_OUT = 0.25  # of the samples, on which it is chosen
 
@@ -76,7 +82,8 @@ class FermiBoseEstimator(BaseEstimator):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RangeWarning)  # scaling="none" means it
-                training = train(scaling(x), y, recipe, show=None if self.verbose else False)
+                inputs = Streamed(x, scaling=scaling.__call__)
+                training = train(inputs, y, recipe, show=None if self.verbose else False)
         except Interrupted as stop:
             raise Interrupted(copy.copy(self)._take(stop.done, scaling, classes)) from None
         return self._take(training, scaling, classes)
@@ -113,7 +120,11 @@ class FermiBoseEstimator(BaseEstimator):
             if isinstance(energies, tuple)
             else self._energy(energies, named, name)
         )
-        same = {field.name: given[field.name] for field in fields(Recipe) if field.name in given}
+        same = {
+            field.name: given[field.name]
+            for field in fields(Recipe)
+            if field.name in given and field.name != "class_weight"  # here one for each label
+        }
         others = {
             "energy": energy,
             "seed": int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
@@ -145,8 +156,10 @@ class FermiBoseEstimator(BaseEstimator):
         held = rows[: max(1, round(HELD_OUT * len(x)))]
         rest = rows[len(held) :]
         scores = {}
+        # Layers alone have no readout of their own: that in closed form tells what they are worth.
+        read = replace(recipe, readout="ridge") if recipe.readout_epochs == 0 else recipe
         for d_f in GRID:
-            tried = replace(recipe, energy=replace(recipe.energy, d_f=d_f))
+            tried = replace(read, energy=replace(recipe.energy, d_f=d_f))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of values that are not taken
                 net = train(x[rest], y[rest], tried, show=None if self.verbose else False).net
@@ -170,16 +183,27 @@ class FermiBoseEstimator(BaseEstimator):
             self.net_.config["classes"] = classes.tolist()
         return self
 
+    @available_if(lambda self: _refuse_pieces())  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Self:
+        """Not offered; the reason is in the AttributeError."""
+        raise NotImplementedError
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "net_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _evaluate(self, x: npt.ArrayLike, *, hidden: bool) -> Floats:
         """In float64, so that a sample's result does not depend on the others in its batch."""
         check_is_fitted(self)
-        inputs = validate_data(self, x, dtype=np.float64, reset=False)
+        inputs = validate_data(self, x, dtype=TYPES, accept_sparse="csr", reset=False)
         net = copy.deepcopy(self.net_).double()
         with torch.no_grad():
-            batches = torch.tensor(inputs).split(BATCH)
+            starts = range(0, inputs.shape[0], BATCH)
+            batches = (torch.tensor(_dense(inputs[i : i + BATCH])) for i in starts)
             out = [net.represent(batch) if hidden else net(batch) for batch in batches]
         return torch.cat(out).numpy()
 
@@ -248,8 +272,11 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         Weight of fermion pairs; 1 if not given.
     activity : float, default=0.0
         Penalty on the mean activity ⟨|h|⟩.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class, as everywhere in scikit-learn: a sample of weight 2 counts as two, for
+        pairs as for the readout (see :func:`fermibose.machine.loop.drawn`).
     random_state : int, RandomState or None, default=None
-        Determines the weights bit for bit, at a given ``n_jobs``.
+        Determines the weights bit for bit, whatever ``n_jobs`` is.
     n_jobs : int or None, default=None
         Threads used in ``fit``; None means 1, −1 all.
     verbose : bool, default=False
@@ -300,6 +327,7 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         boson_weight: float | Auto = "auto",
         fermion_weight: float | Auto = "auto",
         activity: float = 0.0,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -311,6 +339,7 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.readout = readout
+        self.class_weight = class_weight
         self.random_state = random_state
         self.preset = preset
         self.image_shape = image_shape
@@ -327,9 +356,13 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
-        """Train on X (samples, features) and labels y of any kind; returns self."""
-        inputs, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, **refused: Any) -> Self:
+        """Train on X (samples, features), dense or sparse, and labels y of any kind; returns self.
+
+        A sparse X is made dense: the layers are. A ``sample_weight`` is refused.
+        """
+        _refuse_weights(refused)
+        inputs, y = validate_data(self, X, y, **CHECKED)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -337,7 +370,11 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
                 f"{type(self).__name__} needs samples of at least 2 classes in the data, but the "
                 f"data contains only one class: {classes.tolist()[0]!r}"
             )
-        return self._train(inputs, codes.astype(np.int64), classes)
+        weights = None
+        if self.class_weight is not None:
+            found = compute_class_weight(self.class_weight, classes=classes, y=y)
+            weights = tuple(found.tolist())
+        return self._train(_dense(inputs), codes.astype(np.int64), classes, class_weight=weights)
 
     def decision_function(self, X: npt.ArrayLike) -> Floats:
         """Logits (samples, classes); for two classes their difference (samples,)."""
@@ -440,21 +477,24 @@ activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_j
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None, **refused: Any) -> Self:
         """Train the layers on X (samples, features), by labels y if given; returns self."""
+        _refuse_weights(refused)
         checks.choice("pairing", self.pairing, ("auto", "labels", "self"))
         by_labels = self.pairing == "labels" or (self.pairing == "auto" and y is not None)
         if by_labels and y is None:
             raise InputError("pairing='labels' needs y; give labels, or use pairing='self'")
+        if isinstance(self.d_f, str) and not by_labels:
+            raise InputError("d_f='auto' is chosen by labels, and none are used: give a number")
         if by_labels:
-            inputs, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            inputs, y = validate_data(self, X, y, **CHECKED)
             check_classification_targets(y)
             codes = np.unique(y, return_inverse=True)[1].astype(np.int64)
         else:
-            inputs = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-            codes = np.zeros(len(inputs), dtype=np.int64)
+            inputs = validate_data(self, X, **CHECKED)
+            codes = np.zeros(inputs.shape[0], dtype=np.int64)
         pairing = ByLabel() if by_labels else self._self_supervised()
-        return self._train(inputs, codes, None, pairing=pairing, readout_epochs=0)
+        return self._train(_dense(inputs), codes, None, pairing=pairing, readout_epochs=0)
 
     def transform(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Representation after the last hidden layer, (samples, units)."""
@@ -474,6 +514,36 @@ activation, scaling, bias, softness, boson_weight, fermion_weight, activity, n_j
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+def _refuse_pieces() -> bool:
+    raise AttributeError(
+        "partial_fit is not offered: layers learn one after another, so the second would have to "
+        "begin before the first has seen all data. For data that do not fit into memory give "
+        "fermibose.machine.train a mapped file (numpy.load(path, mmap_mode='r')) or a Dataset"
+    )
+
+
+def _refuse_weights(weights: Any) -> None:
+    if weights:
+        raise InputError(
+            f"fit takes no {', '.join(weights)}: mini-batches are drawn at random, so that a "
+            "sample of weight 2 would be like two in the mean only, not in one fit as scikit-learn "
+            "asks. Weigh classes by class_weight, or repeat samples: X.repeat(weights, axis=0)"
+        )
+
+
+def _dense(x: Any) -> Floats:
+    """The inputs as an array: layers are dense, and so is what they learn from."""
+    if not issparse(x):
+        return np.asarray(x)
+    rows, features = x.shape
+    checks.memory(
+        f"the sparse input, {rows} × {features}, takes as an array",
+        8.0 * rows * features,
+        "use fewer features (feature_selection or TruncatedSVD of scikit-learn)",
+    )
+    return np.asarray(x.toarray())
 
 
 def _threads(n_jobs: Any) -> int:

@@ -28,7 +28,7 @@ def run(*arguments):
 def judged(model, *arguments):
     """What ``fbm evaluate`` prints and writes."""
     file = model.parent / "found.json"
-    text = run("evaluate", model, *arguments, "--output", file)
+    text = run("evaluate", model, *arguments, "--output", file, "--force")
     return text, json.loads(file.read_text())
 
 
@@ -229,7 +229,9 @@ def test_images_of_another_size_are_refused_with_the_option(tmp_path):
 
 
 def test_subsets_are_named_by_what_was_asked_for():
-    with pytest.raises(InputError, match=r"^train_per_class = 101: .*101 are needed, 100 are"):
+    with pytest.raises(
+        InputError, match=r"^101 training images of each class: .*101 are needed, 100 are"
+    ):
         load_dataset("mnist5k", train_per_class=101)
-    with pytest.raises(InputError, match=r"^test_per_class = 0: "):
+    with pytest.raises(InputError, match=r"^0 test images of each class: "):
         load_dataset("digits", test_per_class=0)

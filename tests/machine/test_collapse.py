@@ -11,6 +11,7 @@ from fermibose import FermiBoseClassifier, FermiBoseTransformer, PairEnergy
 from fermibose.cli import app
 from fermibose.data import load_digits, per_class
 from fermibose.machine import CollapseWarning, Recipe, SelfSupervised, train
+from fermibose.machine.sources import Held
 from fermibose.machine.training import _warn_of_collapse
 
 QUICK = {"hidden": (100,), "epochs": 40, "readout_epochs": 5}
@@ -58,7 +59,7 @@ def test_only_the_layer_that_shrank_is_named():
     }
     recipe = Recipe(hidden=(5, 5, 5, 5, 5, 5), batch_size=10)
     with pytest.warns(CollapseWarning) as caught:
-        _warn_of_collapse(layers, recipe, torch.ones(20, 3))
+        _warn_of_collapse(layers, recipe, Held(torch.ones(20, 3)))
     assert [str(w.message).split(" has")[0] for w in caught] == ["layer 2", "layer 3"]
     assert "mean D² of 0.01," in str(caught[0].message)
 

@@ -188,5 +188,5 @@ def test_a_layer_learns_the_same_under_autocast():
 )
 def test_a_layer_that_cannot_learn_says_so(kind):
     layer, x = LocalDense(4, 3).to(**kind), torch.rand(5, 4).to(**kind)
-    with pytest.raises(InputError, match=r"on the CPU, in float32 or float64, got .*PairLoss"):
+    with pytest.raises(InputError, match=r"from numbers in float32 or float64, got .*PairLoss"):
         layer.learn_from(x, torch.arange(5), PairEnergy())

@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from pair_loops import batch, loop_over_pairs
 from torch.func import grad, hessian, jvp, vmap
 
-from fermibose import PairEnergy, PairLoss
+from fermibose import FermiBoseNet, PairEnergy, PairLoss
 from fermibose.errors import InputError
 from fermibose.machine import LocalDense
 
@@ -232,3 +233,12 @@ def test_tensors_without_content_give_a_loss_without_content():
         assert (slope.device.type, slope.shape) == ("meta", h.shape)
     with pytest.raises(InputError, match="device meta, which holds no numbers"):
         PairLoss()(torch.rand(6, 4), torch.arange(6, device="meta"))
+
+
+def test_what_is_no_energy_or_no_tensor_is_refused_in_words():
+    with pytest.raises(InputError, match=r"like PairEnergy\(0.4\), or a FreeEnergy, got 0.4"):
+        PairLoss(0.4)
+    with pytest.raises(InputError, match="must be a torch tensor, got ndarray"):
+        PairLoss()(np.zeros((3, 2)), [0, 1, 0])
+    with pytest.raises(InputError, match="inputs must be a torch tensor, got ndarray"):
+        FermiBoseNet(4, (3,), 2)(np.zeros((2, 4)))

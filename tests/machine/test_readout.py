@@ -6,9 +6,16 @@ import torch
 from sklearn.linear_model import Ridge
 
 from fermibose.errors import InputError
-from fermibose.machine import FermiBoseNet, Recipe
+from fermibose.machine import Augmented, FermiBoseNet, Noise, Recipe, SelfSupervised, train
 from fermibose.machine.local_rule import Dense
-from fermibose.machine.readouts import KernelReadout, KernelRidge, solve_prototypes, solve_ridge
+from fermibose.machine.readouts import (
+    EXACT,
+    KernelReadout,
+    KernelRidge,
+    solve_prototypes,
+    solve_ridge,
+)
+from fermibose.machine.sources import Held
 from fermibose.machine.training import CrossEntropyReadout
 
 
@@ -25,7 +32,7 @@ def test_cross_entropy_gradient_is_that_of_autograd():
     readout = net.readout
     weight = readout.weight.detach().clone().requires_grad_()
     torch.nn.functional.cross_entropy(h @ weight, y).backward()
-    CrossEntropyReadout(net, h, y, Recipe(), generator).step(torch.arange(20))
+    CrossEntropyReadout(net, Held(h), y, Recipe(), generator).step(torch.arange(20))
     torch.testing.assert_close(readout.weight.grad, weight.grad, rtol=1e-5, atol=1e-7)
 
 
@@ -34,7 +41,7 @@ def test_cross_entropy_readout_learns_to_the_optimum_scipy_finds():
 
     h, y = representations(2, 60, 5, 3)
     recipe, generator = Recipe(readout_learning_rate=0.01), torch.Generator()
-    stage = CrossEntropyReadout(FermiBoseNet(5, (), 3), h, y, recipe, generator)
+    stage = CrossEntropyReadout(FermiBoseNet(5, (), 3), Held(h), y, recipe, generator)
     for _ in range(6000):
         stage.step(torch.arange(60))
     best = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-8, max_iter=10_000)
@@ -139,3 +146,25 @@ def test_as_many_components_as_keys_and_keys_that_are_all_the_same():
     counts = torch.bincount(y, minlength=3)
     assert torch.isfinite(logits).all()
     assert int(logits[0].argmax()) == int(counts.argmax())
+
+
+def test_many_keys_are_read_out_by_some_of_them():
+    """A kernel matrix of all keys would not fit; the sum then runs over some, learnt from all."""
+    assert KernelRidge(copies=3).sizes(1000, augmented=True) == (400, 4000)
+    assert KernelRidge(copies=3).sizes(1000, augmented=False) == (400, 1000)
+    assert KernelRidge(copies=3).sizes(60_000, augmented=True) == (400, EXACT)
+    assert KernelRidge(centres=9000).sizes(60_000, augmented=False) == (400, 9000)
+
+
+@pytest.mark.parametrize("pairing", [Augmented, SelfSupervised])
+def test_copies_of_labelled_inputs_are_keys_whichever_pairs_the_layers_learnt(pairing):
+    x, y = torch.rand(12, 6), torch.arange(12) % 3
+    readout = KernelRidge(copies=2, components=5)
+    recipe = Recipe((8,), pairing=pairing((Noise(0.1),)), epochs=0, readout=readout, seed=2)
+    net = train(x, y, recipe, show=False).net
+    assert net.readout.centres.shape == (36, 5)
+    own = net.readout.project(net.represent(x))
+    torch.testing.assert_close(net.readout.centres[:12], own)
+    apart = (net.readout.centres[12:24] - own).norm(dim=1)
+    assert (apart > 1e-3).all()
+    assert apart.mean() < (own[:, None] - own).norm(dim=2).mean()

@@ -36,6 +36,7 @@ from fermibose.machine import (
     train_rbf_svm,
 )
 from fermibose.machine.checkpoint import Checkpoint
+from fermibose.machine.sources import Held
 from fermibose.machine.training import LayerStage, new_net, train
 
 SMALL = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))
@@ -125,7 +126,7 @@ def test_no_gradient_crosses_a_layer(data):
     before = {name: value.clone() for name, value in net.state_dict().items()}
     loop.train_stages(
         net,
-        [lambda: LayerStage(net, 1, x, y, recipe, generator)],
+        [lambda: LayerStage(net, 1, Held(x), y, recipe, generator)],
         batch_size=8,
         generator=generator,
         records={},
@@ -629,6 +630,31 @@ def test_a_transformation_that_no_checkpoint_can_know_is_refused(data, tmp_path,
     with pytest.raises(InputError, match=rf"a {kind}: .*frozen dataclass.*without a checkpoint"):
         train(*data, recipe, checkpoint=tmp_path / "checkpoint")
     train(*data, recipe)  # without one it is as good as any
+
+
+def test_an_energy_of_ones_own_is_known_by_its_kind_and_its_formula(data, tmp_path):
+    """Resumed as another, the weights would be those of the wrong energy."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Stronger(PairEnergy):
+        def energy_and_force(self, d2, same, counts=None):
+            energy, force = super().energy_and_force(d2, same, counts)
+            return 2.0 * energy, 2.0 * force
+
+    first, file = Stronger(), tmp_path / "checkpoint"
+    train(*data, with_(SMALL, energy=first), checkpoint=file)
+    again = train(*data, with_(SMALL, energy=first), checkpoint=file)
+    assert same_bits(weights(again), weights(train(*data, with_(SMALL, energy=first))))
+
+    @dataclasses.dataclass(frozen=True)
+    class Stronger(PairEnergy):  # the same name with another formula
+        def energy_and_force(self, d2, same, counts=None):
+            energy, force = super().energy_and_force(d2, same, counts)
+            return 3.0 * energy, 3.0 * force
+
+    for other in (PairEnergy(), Stronger()):
+        with pytest.raises(FermiboseError, match="with other settings, data or"):
+            train(*data, with_(SMALL, energy=other), checkpoint=file)
 
 
 def test_half_a_training_survives_the_way_from_a_worker(data, monkeypatch, capfd):

@@ -14,7 +14,7 @@ from fermibose.data.datasets import (
     per_class,
     rank_in_class,
 )
-from fermibose.data.idx import content_digest, load_idx, read_idx
+from fermibose.data.idx import content_digest, load_idx, map_idx, read_idx
 from fermibose.data.openml import load_openml
 from fermibose.data.surrogate import surrogate
 
@@ -27,6 +27,7 @@ __all__ = [
     "load_idx",
     "load_mnist5k",
     "load_openml",
+    "map_idx",
     "paper_split",
     "per_class",
     "rank_in_class",

@@ -26,7 +26,9 @@ from fermibose.data.idx import (
     scale_pixels,
 )
 from fermibose.data.openml import SHA256, read_openml
+from fermibose.data.table import read_table
 from fermibose.errors import FileFormatError, InputError
+from fermibose.summary import Summarised
 
 _BUNDLED = ("mnist5k", "digits")
 _DOWNLOADED = ("mnist", "fashion-mnist")
@@ -38,8 +40,8 @@ _X = TypeVar("_X", bound=np.generic)
 _Y = TypeVar("_Y", bound=np.generic)
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset(Summarised):
     """Training and test images with their labels."""
 
     name: str
@@ -48,19 +50,28 @@ class Dataset:
     x_test: Images  # (m, pixels), in [0, 1]
     y_test: Labels  # (m,)
     image_shape: tuple[int, int] | None  # rows, columns; None if the rows of x are not images
+    classes: tuple[str, ...] | None = None  # of a table, the names of the classes
+    target: str | None = None  # of a table, the column in which they stand
+
+    @property
+    def summary(self) -> str:
+        """Its name and sizes."""
+        sizes = f"{len(self.x_train)} training and {len(self.x_test)} test samples"
+        return f"{self.name}: {sizes} of {self.x_train.shape[1]} features"
 
     def first(
         self, *, train_per_class: int | None = None, test_per_class: int | None = None
     ) -> "Dataset":
         """Only the first so many images of each class, sorted by class (see ``per_class``)."""
         kept: dict[str, Any] = {}
-        for part, count in (("train", train_per_class), ("test", test_per_class)):
+        asked = (("train", "training", train_per_class), ("test", "test", test_per_class))
+        for part, word, count in asked:
             if count is not None:
                 x, y = getattr(self, f"x_{part}"), getattr(self, f"y_{part}")
                 try:
                     kept[f"x_{part}"], kept[f"y_{part}"] = per_class(x, y, count)
                 except InputError as error:
-                    raise InputError(f"{part}_per_class = {count}: {error}") from None
+                    raise InputError(f"{count} {word} images of each class: {error}") from None
         return replace(self, **kept)
 
     @property
@@ -78,10 +89,11 @@ def load_dataset(
     name: str | os.PathLike[str],
     *,
     folder: str | os.PathLike[str] | None = None,
+    target: str | None = None,
     train_per_class: int | None = None,
     test_per_class: int | None = None,
 ) -> Dataset:
-    """Load a data set by name, or from a folder of IDX files if ``name`` is one.
+    """Load a data set by name, from a folder of IDX files, or from a CSV file, if ``name`` is one.
 
     - "mnist5k": bundled, the split of ``paper_split()``, 1000 and 4000 images;
     - "digits": bundled, 1797 images of 8 × 8; of each class, every fifth image in order of
@@ -90,12 +102,19 @@ def load_dataset(
       named like the data set; else from FERMIBOSE_DATA, if that is such a folder; else from
       OpenML (cached).
 
+    A file that ends in .csv is a table with a header: its column ``target`` (by default the last)
+    names the classes, every other one is a number. Of each class every fifth row is for testing.
+    Features are scaled to [0, 1] by their range in the training rows.
+
     A folder called like a data set must be written with a separator: "./mnist".
 
     train_per_class, test_per_class: keep only the first so many images of each class, sorted by
     class (see ``per_class``). "mnist" with 100 and 400 is the published split of the paper.
     """
     text = os.fspath(name)
+    is_table = text.lower().endswith(".csv")
+    if target is not None and not is_table:
+        raise InputError(f"a target names a column of a CSV file, which {text!r} is not")
     if folder is not None and text not in _DOWNLOADED:
         raise InputError(
             f"a folder goes with {_listed(_DOWNLOADED)}, not with {text!r}: leave it out, or give "
@@ -105,12 +124,14 @@ def load_dataset(
         dataset = _digits() if text == "digits" else _mnist5k()
     elif text in _DOWNLOADED:
         dataset = _from_raw(text, _find_raw(text, folder))
+    elif is_table:
+        dataset = _table(Path(text).expanduser(), target)
     elif (path := Path(text).expanduser()).is_dir() and text:
         dataset = _from_idx(path)
     else:
         raise InputError(
             f"unknown data set {text!r}: choose {_listed(NAMES)}, or give an "
-            "existing folder of IDX files."
+            "existing folder of IDX files, or a CSV file."
         )
     return dataset.first(train_per_class=train_per_class, test_per_class=test_per_class)
 
@@ -186,6 +207,16 @@ def _digits() -> Dataset:
     x, y = load_digits()
     test = rank_in_class(y) % 5 == 4
     return Dataset("digits", x[~test], y[~test], x[test], y[test], image_shape=(8, 8))
+
+
+def _table(path: Path, target: str | None) -> Dataset:
+    x, y, classes, column = read_table(path, target)
+    test = rank_in_class(y) % 5 == 4
+    if not test.any():
+        raise InputError(f"every class of {path} has fewer than 5 rows: none is left for testing")
+    low, high = x[~test].min(0), x[~test].max(0)
+    unit = ((x - low) / np.where(high > low, high - low, 1.0)).clip(0, 1).astype(np.float32)
+    return Dataset(path.stem, unit[~test], y[~test], unit[test], y[test], None, classes, column)
 
 
 def _from_idx(folder: Path) -> Dataset:

@@ -140,6 +140,25 @@ def read_idx(path: str | os.PathLike[str]) -> Bytes8:
     )
 
 
+def map_idx(path: str | os.PathLike[str]) -> Bytes8:
+    """The bytes of an IDX file, mapped into memory and not read: for files larger than that.
+
+    The shape is that of :func:`read_idx`. A compressed file cannot be mapped.
+    """
+    path = Path(path).expanduser()
+    with opened(path) as content:
+        if isinstance(content, gzip.GzipFile):
+            raise InputError(f"{path} is compressed: unpack it with gunzip, or use read_idx.")
+        shape, start = _read_shape(path, content), content.tell()
+    size = path.stat().st_size - start
+    if size != math.prod(shape) or not size:
+        raise FileFormatError(
+            f"{path} announces {_times(shape)} = {math.prod(shape)} bytes, it holds {size}. "
+            "Download or copy the file again."
+        )
+    return np.memmap(path, np.uint8, "r", offset=start, shape=shape)
+
+
 def read_idx_shape(path: Path) -> tuple[int, ...]:
     """The shape in the header of an IDX file; the rest is not read."""
     with opened(path) as content:

@@ -18,9 +18,17 @@ from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pair_loss import PairLoss
 from fermibose.machine.pairing import Augmented, ByLabel, Pairing, SelfSupervised, Transform
+from fermibose.machine.ranks import RankLost, Ranks, device_of, joined, tells
 from fermibose.machine.readouts import KernelRidge
 from fermibose.machine.recipe import Lesson, Preset, ReadoutKind, Recipe, preset
-from fermibose.machine.training import CollapseWarning, Training, train
+from fermibose.machine.sources import Streamed
+from fermibose.machine.training import (
+    CollapseWarning,
+    Training,
+    memory_of,
+    train,
+    with_readouts,
+)
 
 __all__ = [
     "Affine",
@@ -49,6 +57,8 @@ __all__ = [
     "Pointwise",
     "Preset",
     "RangeWarning",
+    "RankLost",
+    "Ranks",
     "ReadoutKind",
     "Recipe",
     "Rescaling",
@@ -56,17 +66,23 @@ __all__ = [
     "SelfSupervised",
     "Shift",
     "Sides",
+    "Streamed",
     "Training",
     "Transform",
     "compute_settings",
+    "device_of",
     "draw_curves",
     "evaluate",
+    "joined",
+    "memory_of",
     "preset",
     "rescaling",
     "summarise",
+    "tells",
     "train",
     "train_kernel_ridge",
     "train_logistic",
     "train_mlp",
     "train_rbf_svm",
+    "with_readouts",
 ]

@@ -17,7 +17,8 @@ from torch import Tensor
 from fermibose import checks
 from fermibose.errors import InputError
 from fermibose.machine.inputs import within
-from fermibose.machine.local_rule import Energy, query_forces
+from fermibose.machine.local_rule import Energy
+from fermibose.machine.ranks import ALONE, Ranks, between_ranks, count_pairs, own_pairs
 from fermibose.threat import ThreatModel, ball_around
 
 
@@ -64,10 +65,12 @@ class LocalAdversary:
         labels: Tensor,
         energy: Energy,
         generator: torch.Generator,
+        ranks: Ranks = ALONE,
     ) -> Tensor:
         """The inputs x (B, …) in ``[0, 1]``, or the bounds of the threat, changed for the worst.
 
-        represent: what the energy sees of inputs, (B, N), differentiable.
+        represent: what the energy sees of inputs, (B, N), differentiable. ranks: over which the
+        work is shared; what comes out are this rank's inputs then.
         """
         low, high = (float(end) for end in x.aminmax())
         if not within(low, high, self.threat.bounds):
@@ -75,17 +78,18 @@ class LocalAdversary:
                 f"the adversary keeps to the bounds {self.threat.bounds}, but the inputs go from "
                 f"{low:g} to {high:g}: scale them, or give its ThreatModel their bounds"
             )
-        keys = represent(x)
-        same = labels[:, None] == labels
-        pairs = torch.ones_like(same) if self.own else ~torch.eye(len(x), dtype=torch.bool)
+        start = ball_around(x, self.threat).random(generator) if self.random_start else x
+        point, x = ranks.own(start).clone(), ranks.own(x)
         ball = ball_around(x, self.threat)
-        point = ball.random(generator) if self.random_start else x.clone()
+        keys = ranks.gather(represent(x), len(labels))
+        same, pairs = own_pairs(labels, ranks, own=self.own)
+        counts = count_pairs(labels, perturbed=True, own=self.own)
         for _ in range(self.steps):
             point.requires_grad_(True)
             with torch.enable_grad():
                 h = represent(point)
-            forces = query_forces(h.detach(), keys, same, pairs.to(x.device), energy)
-            (gradient,) = torch.autograd.grad(h, point, forces.on_queries)
+            forces, _, _ = between_ranks(h.detach(), keys, same, pairs, energy, ranks, counts)
+            (gradient,) = torch.autograd.grad(h, point, forces)
             move = ball.steepest(gradient).mul_(self.step_size * self.threat.epsilon)
             point = ball.project(move.add_(point.detach()))
         return point

@@ -24,7 +24,7 @@ def _keep(spec: Any, **values: Any) -> None:
 
 def _symmetric(x: Tensor, generator: torch.Generator, *shape: int) -> Tensor:
     """Uniform in [−1, 1]."""
-    return 2 * torch.rand(len(x), *shape, generator=generator, dtype=x.dtype) - 1
+    return 2 * torch.rand(len(x), *shape, generator=generator, dtype=x.dtype, device=x.device) - 1
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Noise:
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Noisy copy of x, same shape; x must lie in [0, 1], or clipping would change it."""
         check_clipping(x)
-        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
         return x.add(noise, alpha=self.sigma).clamp_(0, 1)
 
 
@@ -63,13 +63,15 @@ class Shift:
         images = as_images(x, image_shape_of(self.image_shape))
         p, (batch, channels, rows, columns) = self.pixels, images.shape
         padded = pad(images, (p, p, p, p))
-        down, right = torch.randint(0, 2 * p + 1, (2, batch, 1), generator=generator)
-        each, channel = (
-            torch.arange(batch)[:, None, None, None],
-            torch.arange(channels)[:, None, None],
+        down, right = torch.randint(
+            0, 2 * p + 1, (2, batch, 1), generator=generator, device=x.device
         )
-        row = (torch.arange(rows) + down)[:, None, :, None]
-        column = (torch.arange(columns) + right)[:, None, None, :]
+        each, channel = (
+            torch.arange(batch, device=x.device)[:, None, None, None],
+            torch.arange(channels, device=x.device)[:, None, None],
+        )
+        row = (torch.arange(rows, device=x.device) + down)[:, None, :, None]
+        column = (torch.arange(columns, device=x.device) + right)[:, None, None, :]
         return padded[each, channel, row, column].reshape(x.shape)
 
 
@@ -85,7 +87,7 @@ class Flip:
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Copy of x, same shape, half of it mirrored."""
         images = as_images(x, image_shape_of(self.image_shape))
-        mirrored = torch.rand(len(x), 1, 1, 1, generator=generator) < 0.5
+        mirrored = torch.rand(len(x), 1, 1, 1, generator=generator, device=x.device) < 0.5
         return torch.where(mirrored, images.flip(-1), images).reshape(x.shape)
 
 
@@ -153,18 +155,19 @@ class Elastic:
         """Distorted copy of x, same shape."""
         images = as_images(x, image_shape_of(self.image_shape))
         batch, _, rows, columns = images.shape
-        field = torch.randn(2 * batch, 1, rows, columns, generator=generator, dtype=x.dtype)
+        kind: dict[str, Any] = {"dtype": x.dtype, "device": x.device}
+        field = torch.randn(2 * batch, 1, rows, columns, generator=generator, **kind)
         reach = math.ceil(3 * self.smoothness)
-        offsets = torch.arange(-reach, reach + 1, dtype=x.dtype)
+        offsets = torch.arange(-reach, reach + 1, **kind)
         kernel = torch.exp(-offsets.square() / (2 * self.smoothness**2))
         field = conv2d(field, kernel.view(1, 1, -1, 1), padding=(reach, 0))
         field = conv2d(field, kernel.view(1, 1, 1, -1), padding=(0, reach))
         field = field.view(batch, 2, rows, columns)
         field = field / field.square().mean((1, 2, 3), keepdim=True).sqrt()
-        amount = torch.rand(batch, 1, 1, 1, generator=generator, dtype=x.dtype) * self.strength
-        still = torch.eye(2, 3, dtype=x.dtype).expand(batch, 2, 3)
+        amount = torch.rand(batch, 1, 1, 1, generator=generator, **kind) * self.strength
+        still = torch.eye(2, 3, **kind).expand(batch, 2, 3)
         grid = affine_grid(still, list(images.shape), align_corners=False)
-        unit = 2 / torch.tensor([columns, rows], dtype=x.dtype)
+        unit = 2 / torch.tensor([columns, rows], **kind)
         grid = grid + (field * amount).permute(0, 2, 3, 1) * unit
         return grid_sample(images, grid, align_corners=False).reshape(x.shape)
 
@@ -183,7 +186,8 @@ class Crop:
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """The windows, same shape as x."""
         images = as_images(x, image_shape_of(self.image_shape))
-        side = 1 - (1 - self.least) * torch.rand(len(x), 2, generator=generator, dtype=x.dtype)
+        cut = torch.rand(len(x), 2, generator=generator, dtype=x.dtype, device=x.device)
+        side = 1 - (1 - self.least) * cut
         place = _symmetric(x, generator, 2) * (1 - side)
         matrix = torch.cat([torch.diag_embed(side), place[:, :, None]], 2)
         grid = affine_grid(matrix, list(images.shape), align_corners=False)

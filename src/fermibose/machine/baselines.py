@@ -1,6 +1,6 @@
-"""Baselines: the MLP of the same shape, trained by backpropagation; linear and kernel models."""
+"""Baselines: the net of the same shape, trained by backpropagation; linear and kernel models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fermibose import checks
+from fermibose.compute import widest
 from fermibose.machine.checkpoint import Records
 from fermibose.machine.inputs import (
     Examples,
@@ -21,9 +22,18 @@ from fermibose.machine.inputs import (
 )
 from fermibose.machine.loop import Adam, compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
+from fermibose.machine.pairing import Transform, transformed
 from fermibose.machine.readouts import gaussian_kernel, targets_of
 from fermibose.machine.recipe import Recipe
-from fermibose.machine.training import Training, conclude, new_net, scores
+from fermibose.machine.sources import Held
+from fermibose.machine.training import (
+    Training,
+    conclude,
+    new_net,
+    sample_weights,
+    scores,
+    transforms_of,
+)
 
 # (net, inputs, labels, generator) → the inputs to train on instead
 Perturb: TypeAlias = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
@@ -42,7 +52,7 @@ class InputNoise:
     def __call__(self, net: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """Noisy copies of the inputs x, which must lie in the bounds."""
         check_clipping(x, self.bounds)
-        noise = torch.randn(x.shape, generator=generator)
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
         return noise.mul_(self.sigma).add_(x).clamp_(*self.bounds)
 
 
@@ -60,29 +70,38 @@ class Backpropagation:
         epochs: int,
         learning_rate: float,
         generator: torch.Generator,
+        cosine: int = 0,
         weight_decay: float = 0.0,
+        transforms: Sequence[Transform] = (),
         perturb: Perturb | None = None,
         test: Examples | None = None,
     ) -> None:
-        self.net, self.x, self.y, self.test = net, x, y, test
-        self.perturb, self.generator = perturb, generator
+        self.net, self.x, self.y = net, x, y
+        self.test = None if test is None else (Held(test[0]), test[1])
+        self.transforms, self.perturb, self.generator = transforms, perturb, generator
         self.epochs, self.samples = epochs, len(x)
         parameters = list(net.requires_grad_(True).parameters())
-        self.optimiser = Adam(parameters, learning_rate=learning_rate, weight_decay=weight_decay)
+        self.optimiser = Adam(
+            parameters, learning_rate=learning_rate, weight_decay=weight_decay, cosine=cosine
+        )
 
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the samples ``index``."""
         x, y = self.x[index], self.y[index]
+        if self.transforms:
+            x = transformed(x, self.transforms, self.generator)
         if self.perturb is not None:
             x = self.perturb(self.net, x, y, self.generator)
         self.net.zero_grad()
         nn.functional.cross_entropy(self.net(x), y).backward()
         self.optimiser.step()
+        for layer in self.net.local_layers:
+            layer.constrain()
         return {}
 
     def end_epoch(self) -> Mapping[str, float]:
         """Loss and accuracy on the training set, and accuracy on the test set if there is one."""
-        return scores(self.net, (self.x, self.y), self.test)
+        return scores(self.net, (Held(self.x), self.y), self.test)
 
     def finish(self) -> None:
         """Nothing is left to do."""
@@ -101,7 +120,9 @@ def train_mlp(
 ) -> Training:
     """Train an MLP of the recipe's shape by backpropagation; the defaults are the paper's.
 
-    Of the recipe it takes widths, activation, bias, epochs, batch size, seed and threads.
+    Of the recipe it takes the hidden layers (with convolutions it is no longer an MLP), image
+    shape, activation, bias, epochs, batch size, schedule, seed, threads, and the transformations of
+    an ``Augmented`` pairing.
     weight_decay is the coefficient λ of the L2 penalty (λ/2)|W|² on all weights. perturb: replaces
     the inputs of each mini-batch, by noisy ones (:class:`InputNoise`) or by adversarial ones
     (:class:`fermibose.attacks.Adversary`). The history holds ``"mlp"`` with ``loss``,
@@ -113,6 +134,9 @@ def train_mlp(
     weight_decay = checks.number("weight_decay", weight_decay, least=0)
     inputs, labels, test_examples = training_examples(x, y, test)
     net, generator = new_net(inputs, labels, recipe)
+    weights = sample_weights(labels, recipe)
+    epochs = recipe.lesson(0).epochs
+    steps = epochs * -(-len(inputs) // recipe.batch_size)
     records: Records = {}
     with compute_settings(recipe.threads):
         ending = train_stages(
@@ -122,10 +146,12 @@ def train_mlp(
                     net,
                     inputs,
                     labels,
-                    epochs=recipe.lesson(0).epochs,
+                    epochs=epochs,
                     learning_rate=learning_rate,
                     generator=generator,
+                    cosine=steps if recipe.schedule == "cosine" else 0,
                     weight_decay=weight_decay,
+                    transforms=transforms_of(recipe),
                     perturb=perturb,
                     test=test_examples,
                 )
@@ -133,6 +159,7 @@ def train_mlp(
             batch_size=recipe.batch_size,
             generator=generator,
             records=records,
+            weights=weights,
             show=show,
         )
     return conclude(net, records, recipe, ending)
@@ -149,14 +176,15 @@ def train_logistic(x: npt.ArrayLike, y: npt.ArrayLike, *, penalty: float = 1.0) 
     penalty = checks.number("penalty", penalty, above=0)
     inputs, labels = as_tensors(x, y)
     outputs = count_present_classes(labels)
-    fitted = LogisticRegression(C=1 / penalty, max_iter=10_000).fit(inputs.numpy(), labels.numpy())
+    fitted = LogisticRegression(C=1 / penalty, max_iter=10_000)
+    fitted.fit(inputs.cpu().numpy(), labels.cpu().numpy())  # scikit-learn knows no other device
     coefficients, intercept = torch.tensor(fitted.coef_), torch.tensor(fitted.intercept_)
     if len(coefficients) == 1:  # two classes: scikit-learn keeps the logit of the second only
         coefficients = torch.cat((-coefficients, coefficients)) / 2
         intercept = torch.cat((-intercept, intercept)) / 2
     net = FermiBoseNet(inputs.shape[1], (), outputs, readout_bias=True)
     net.readout.load_state_dict({"weight": coefficients.T, "bias": intercept})
-    return net
+    return net.to(inputs.device)
 
 
 class KernelClassifier(nn.Module):
@@ -198,7 +226,7 @@ def train_rbf_svm(
 
     gamma, c = checks.number("gamma", gamma, above=0), checks.number("c", c, above=0)
     inputs, labels = as_tensors(x, y)
-    images, targets = inputs.numpy(), labels.numpy()
+    images, targets = inputs.cpu().numpy(), labels.cpu().numpy()
     classes = count_present_classes(labels)
     coefficients = np.zeros((len(images), classes))
     intercept = np.zeros(classes)
@@ -208,9 +236,9 @@ def train_rbf_svm(
         intercept[k] = machine.intercept_[0]
     used = np.flatnonzero(coefficients.any(1))
     return KernelClassifier(
-        inputs[used],
-        torch.tensor(coefficients[used], dtype=inputs.dtype),
-        torch.tensor(intercept, dtype=inputs.dtype),
+        inputs[torch.tensor(used, device=inputs.device)],
+        torch.tensor(coefficients[used], dtype=inputs.dtype, device=inputs.device),
+        torch.tensor(intercept, dtype=inputs.dtype, device=inputs.device),
         gamma=gamma,
     )
 
@@ -221,9 +249,9 @@ def train_kernel_ridge(
     """Kernel ridge regression on targets ±1: a = (K + ridge·1)⁻¹ t, K = exp(−γ|x − x'|²)."""
     gamma, ridge = checks.number("gamma", gamma, above=0), checks.number("ridge", ridge, above=0)
     inputs, labels = as_tensors(x, y)
-    images = inputs.double()
+    images = inputs.to(widest(inputs.device))
     kernel = torch.exp(-gamma * torch.cdist(images, images).square())
     targets = targets_of(labels, count_classes(labels))
-    weights = torch.linalg.solve(kernel + ridge * torch.eye(len(images)).double(), targets)
-    weights = weights.to(inputs.dtype)
-    return KernelClassifier(inputs, weights, torch.zeros(weights.shape[1]), gamma=gamma)
+    kernel.diagonal().add_(ridge)
+    weights = torch.linalg.solve(kernel, targets).to(inputs.dtype)
+    return KernelClassifier(inputs, weights, weights.new_zeros(weights.shape[1]), gamma=gamma)

@@ -37,7 +37,7 @@ class Checkpoint:
 
     One safetensors file with weights, optimiser moments, the random generator's state and the
     records so far; its header holds the position, the fingerprint of recipe and data, and the
-    checksum of the whole file. It is replaced atomically, so a crash or a full disk leaves the
+    checksum of all of the file. It is replaced atomically, so a crash or a full disk leaves the
     previous one intact. One written before there were checksums is taken with a warning.
 
     every: seconds that must pass between two saves that are not forced; saving each epoch of a
@@ -71,6 +71,7 @@ class Checkpoint:
             return
         tensors = {f"net.{name}": value for name, value in net.state_dict().items()}
         tensors |= {f"optimiser.{name}": value for name, value in optimiser.state().items()}
+        tensors = {name: value.cpu() for name, value in tensors.items()}
         tensors["generator"] = generator.get_state()
         for stage, quantities in records.items():
             for name, values in quantities.items():

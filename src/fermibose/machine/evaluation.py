@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +11,20 @@ import torch
 
 from fermibose import compute
 from fermibose.errors import InputError
-from fermibose.machine.inputs import as_tensors
+from fermibose.machine.inputs import as_source
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.training import History, Training
+from fermibose.machine.training import History, Training, answers
 from fermibose.plotting import COLOURS, figure
-from fermibose.statistics import last_epochs
+from fermibose.statistics import LAST_BATCHES, last_epochs
+from fermibose.summary import Summarised, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Summarised):
     """How a net does on labelled examples."""
 
     accuracy: float
@@ -27,10 +32,24 @@ class Evaluation:
     class_accuracy: dict[Any, float]  # of the classes that occur
     confusion: npt.NDArray[np.int64]  # (true class, predicted class) counts
 
+    @property
+    def summary(self) -> str:
+        """Accuracy, and the class that is hardest."""
+        worst = min(self.class_accuracy, key=lambda name: self.class_accuracy[name])
+        return (
+            f"accuracy {self.accuracy:.2%} of {self.confusion.sum()} samples, cross-entropy "
+            f"{self.cross_entropy:.4g}; least of class {worst}: {self.class_accuracy[worst]:.1%}"
+        )
+
+    def to_frame(self) -> "DataFrame":
+        """Accuracy class by class."""
+        columns = {"class": list(self.class_accuracy)}
+        return table(columns | {"accuracy": list(self.class_accuracy.values())})
+
 
 def evaluate(net: FermiBoseNet, x: npt.ArrayLike, y: npt.ArrayLike) -> Evaluation:
     """Evaluate on inputs x (n, features) and labels y (n,), indices into the net's classes."""
-    inputs, labels = as_tensors(x, y)
+    inputs, labels = as_source(x, y)
     outputs = net.config["outputs"]
     if int(labels.max()) >= outputs:
         raise InputError(
@@ -38,9 +57,9 @@ def evaluate(net: FermiBoseNet, x: npt.ArrayLike, y: npt.ArrayLike) -> Evaluatio
             "evaluate it on the kind of data it was trained on"
         )
     with torch.no_grad():
-        logits = net(inputs)
-    confusion = np.zeros((outputs, outputs), dtype=np.int64)
-    np.add.at(confusion, (labels.numpy(), logits.argmax(1).numpy()), 1)
+        logits = answers(net, inputs)
+    met = torch.bincount(labels * outputs + logits.argmax(1), minlength=outputs**2)
+    confusion = met.view(outputs, outputs).cpu().numpy()
     hits, totals = confusion.diagonal(), confusion.sum(1)
     return Evaluation(
         accuracy=float(hits.sum() / totals.sum()),
@@ -60,9 +79,9 @@ def summarise(training: Training) -> dict[str, Any]:
         if stage.startswith("layer"):
             # An epoch's last batches may lack a kind of pair; those hold no distance to average.
             final |= {
-                f"{stage} {name}": float(np.nanmean(values[-20:]))
+                f"{stage} {name}": float(np.nanmean(values[-LAST_BATCHES:]))
                 for name, values in record.items()
-                if np.isfinite(values[-20:]).any()
+                if np.isfinite(values[-LAST_BATCHES:]).any()
             }
     return {
         "final": final,
@@ -84,7 +103,7 @@ def _plain_history(history: History) -> dict[str, dict[str, list[float | None]]]
     }
 
 
-def draw_curves(trainings: Mapping[str, Training], path: str | Path) -> None:
+def draw_curves(trainings: Mapping[str, Training], path: str | Path | None) -> "Figure":
     """Draw the curves of one or more trainings, named by the keys, and save them at ``path``.
 
     Left: training (dashed) and test accuracy per epoch of whatever classifies, or the level of both
@@ -92,7 +111,7 @@ def draw_curves(trainings: Mapping[str, Training], path: str | Path) -> None:
     pairs in each mini-batch of the first training's last hidden layer, where it has one.
     """
     local = {name: t for name, t in trainings.items() if "layer 1" in t.history}
-    with figure(path, columns=2 if local else 1) as (_, axes):
+    with figure(path, columns=2 if local else 1) as (fig, axes):
         panels = axes[0] if local else [axes]
         colours = (COLOURS["machine"], COLOURS["baseline"], COLOURS["highlight"])
         for (name, training), colour in zip(trainings.items(), colours, strict=False):
@@ -100,6 +119,7 @@ def draw_curves(trainings: Mapping[str, Training], path: str | Path) -> None:
         _name_axes(panels[0], list(trainings.values()))
         if local:
             _draw_distances(panels[1], *next(iter(local.items())))
+    return fig
 
 
 def _record(training: Training) -> dict[str, npt.NDArray[np.float64]]:
@@ -129,7 +149,8 @@ def _name_axes(axes: Any, trainings: Sequence[Training]) -> None:
         axes.set(xlabel="closed-form readout" if closed else "", xticks=[])
         # Above the panel, inside of which the levels may be anywhere.
         place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
-    axes.legend(**place)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(**place)
 
 
 def _draw_distances(axes: Any, name: str, training: Training) -> None:

@@ -10,16 +10,18 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from fermibose import checks
 from fermibose.errors import InputError
 from fermibose.machine.local_rule import LocalDense
+from fermibose.machine.sources import HELD, Held, Source, Streamed
 
 Scaling = Literal["auto", "none", "global", "standard", "per_feature"]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -40,6 +42,7 @@ PIXELS, BACKGROUND = 64, 0.2
 # pictures cost accuracy (dimmed() in benchmarks/tables.py): about 2 points of scikit-learn's digits
 # at 0.29, 3 at 0.24, 12 at 0.15 (one seed). MNIST's have 0.33.
 BRIGHTNESS = 0.25
+PART = 1 << 21  # entries whose mean and spread are taken at once, 16 MB
 NEARLY_ONE = 0.9  # from this maximum on pictures in [0, 1] are used to the bit as they are
 SMALLEST = 1e-280  # entries below are 0: no gain overflows
 CONSTANT = 64 * np.finfo(np.float64).eps  # span of a constant feature, per entry: only rounding
@@ -83,17 +86,25 @@ def rescaling(
         scaling = _kind(x, table="global" if picture and x.min() >= -ROUNDING else table)
     if scaling == "none":
         return Rescaling("none")
-    low, high = x.min(0), x.max(0)
+    low, high = x.min(0).astype(np.float64), x.max(0).astype(np.float64)
     largest = np.maximum(np.maximum(-low, high), SMALLEST)
     if scaling == "global":
         return Rescaling("global", np.zeros_like(low), np.full_like(low, 1 / largest.max()))
     if scaling == "per_feature":
         offset, width = low, high - low
-    else:
-        unit = x / largest  # whose squares do not overflow
-        offset, width = unit.mean(0) * largest, unit.std(0) * largest
+    else:  # in units of the largest entry, whose squares do not overflow
+        mean = sum((part / largest).sum(0) for part in _parts(x)) / len(x)
+        variance = sum(((part / largest - mean) ** 2).sum(0) for part in _parts(x)) / len(x)
+        offset, width = mean * largest, np.sqrt(variance) * largest
     constant = high - low <= CONSTANT * largest  # carries no information: it becomes 0
     return Rescaling(scaling, np.where(constant, low, offset), 1 / np.where(constant, 1.0, width))
+
+
+def _parts(x: Floats) -> Iterator[Floats]:
+    """The rows of x in float64, some at a time."""
+    step = max(1, PART // x.shape[1])
+    for start in range(0, len(x), step):
+        yield x[start : start + step].astype(np.float64, copy=False)
 
 
 def _kind(x: Floats, *, table: str) -> str:
@@ -101,8 +112,9 @@ def _kind(x: Floats, *, table: str) -> str:
     highest = float(x.max())
     if x.shape[1] < PIXELS or x.min() < -ROUNDING or highest <= 0:
         return table
-    unit = x / highest
-    if (x == 0).mean() < BACKGROUND or np.sqrt((unit**2).mean()) < BRIGHTNESS:
+    dark = sum((part == 0).sum() for part in _parts(x)) / x.size
+    square = sum(((part / highest) ** 2).sum() for part in _parts(x)) / x.size
+    if dark < BACKGROUND or np.sqrt(square) < BRIGHTNESS:
         return table
     return "none" if NEARLY_ONE <= highest <= 1 + ROUNDING else "global"
 
@@ -131,21 +143,56 @@ def as_images(x: Tensor, shape: Shape) -> Tensor:
 
 
 def as_tensors(x: npt.ArrayLike, y: npt.ArrayLike) -> Examples:
-    """Checked float32 inputs (samples, features) and int64 labels (samples,)."""
-    inputs = torch.tensor(np.ascontiguousarray(_as_array("x", x, np.float32)))
-    labels = _as_array("y", y)
+    """Checked float32 inputs (samples, features) and int64 labels (samples,).
+
+    Both are on the device of x, if that is a tensor; labels are checked on the CPU.
+    """
+    if _elsewhere(x):
+        inputs = x.detach().to(torch.float32, copy=True)
+    else:
+        inputs = torch.tensor(np.ascontiguousarray(_as_array("x", x, np.float32)))
     if inputs.ndim != 2 or not inputs.numel():
         raise InputError(f"x must have shape (samples, features), got {tuple(inputs.shape)}")
-    if labels.shape != (len(inputs),) or labels.dtype.kind not in "iu" or labels.min() < 0:
+    labels = _labels(y, len(inputs)).to(inputs.device)
+    if not torch.isfinite(inputs).all():
+        raise InputError("x contains NaN or infinity; remove or impute such values first")
+    return inputs, labels
+
+
+def _labels(y: npt.ArrayLike, samples: int) -> Tensor:
+    labels = _as_array("y", y.cpu() if _elsewhere(y) else y)
+    if labels.shape != (samples,) or labels.dtype.kind not in "iu" or labels.min() < 0:
         raise InputError(
-            f"y must hold one whole number >= 0 for each of the {len(inputs)} samples, "
+            f"y must hold one whole number >= 0 for each of the {samples} samples, "
             f"got {labels.dtype} of shape {labels.shape}"
         )
     if int(labels.max()) >= 2**63:
         raise InputError(f"the labels go up to {labels.max()}: number the classes from 0")
-    if not torch.isfinite(inputs).all():
-        raise InputError("x contains NaN or infinity; remove or impute such values first")
-    return inputs, torch.tensor(np.ascontiguousarray(labels, dtype=np.int64))
+    return torch.tensor(np.ascontiguousarray(labels, dtype=np.int64))
+
+
+def as_source(x: Any, y: npt.ArrayLike | None) -> tuple[Source, Tensor]:
+    """Inputs and labels (samples,), checked; what is large, or a Dataset, stays where it is.
+
+    y: None takes the labels of a Dataset.
+    """
+    large = isinstance(x, np.ndarray) and x.ndim == 2 and 4 * x.size > HELD
+    if isinstance(x, Dataset) or (large and x.dtype.kind in "biuf"):
+        x = Streamed(x)
+    if not isinstance(x, Streamed):
+        if y is None:
+            raise InputError("y is missing: give labels, or a Dataset of (input, label)")
+        inputs, labels = as_tensors(x, y)
+        return Held(inputs), labels
+    labels = _labels(x.labels() if y is None else y, len(x))
+    source = x.held() if 4 * math.prod(x.shape) <= HELD else x
+    source.survey  # noqa: B018  # refuses what is not finite
+    return source, labels
+
+
+def _elsewhere(values: Any) -> TypeGuard[Tensor]:
+    """Whether this is a tensor with numbers on another device than the CPU."""
+    return isinstance(values, Tensor) and values.device.type not in ("cpu", "meta")
 
 
 def within(low: float, high: float, bounds: tuple[float, float] = (0.0, 1.0)) -> bool:
@@ -172,6 +219,28 @@ def training_examples(
     """
     inputs, labels = as_tensors(x, y)
     low, high = (float(value) for value in inputs.aminmax())
+    _warn_of_range(low, high)
+    if test is None:
+        return inputs, labels, None
+    examples = as_tensors(*test)
+    _check_width(examples[0].shape[1], inputs.shape[1])
+    return inputs, labels, examples
+
+
+def training_sources(
+    x: Any, y: npt.ArrayLike | None, test: tuple[Any, npt.ArrayLike | None] | None
+) -> tuple[Source, Tensor, tuple[Source, Tensor] | None]:
+    """The same of inputs that may be too large to be held."""
+    source, labels = as_source(x, y)
+    _warn_of_range(source.survey.low, source.survey.high)
+    if test is None:
+        return source, labels, None
+    known, answers = as_source(*test)
+    _check_width(known.shape[1], source.shape[1])
+    return source, labels, (known.to(source.device), answers.to(source.device))
+
+
+def _warn_of_range(low: float, high: float) -> None:
     if not within(low, high):
         warnings.warn(
             f"the inputs range from {low:g} to {high:g}, but the defaults (first weights, learning "
@@ -179,17 +248,13 @@ def training_examples(
             "by x / 255), or use FermiBoseClassifier, which does. If this range is meant, ignore "
             "fermibose.machine.RangeWarning",
             RangeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    if test is None:
-        return inputs, labels, None
-    examples = as_tensors(*test)
-    if examples[0].shape[1] != inputs.shape[1]:
-        raise InputError(
-            f"the test inputs have {examples[0].shape[1]} features, but the training inputs "
-            f"{inputs.shape[1]}"
-        )
-    return inputs, labels, examples
+
+
+def _check_width(found: int, inputs: int) -> None:
+    if found != inputs:
+        raise InputError(f"the test inputs have {found} features, but the training inputs {inputs}")
 
 
 def _as_array(name: str, values: Any, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
@@ -230,11 +295,11 @@ def count_classes(y: Tensor) -> int:
 
 def count_present_classes(y: Tensor) -> int:
     """As :func:`count_classes`, for models with a fit for each class: none may be missing."""
-    classes, found = count_classes(y), set(y.tolist())
-    missing = [k for k in range(classes) if k not in found]
-    if missing:
+    classes = count_classes(y)
+    missing = (torch.bincount(y) == 0).nonzero()
+    if len(missing):
         raise InputError(
-            f"there is no example of class {missing[0]}, which this model needs: add some, or "
+            f"there is no example of class {int(missing[0])}, which this model needs: add some, or "
             "number the classes that there are with np.unique(y, return_inverse=True)[1]"
         )
     return classes
@@ -256,14 +321,14 @@ class SplitInputs:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, layer: LocalDense, x: Tensor) -> Self | None:
+    def of(cls, layer: LocalDense, x: Source) -> Self | None:
         """Split ``layer`` for the training inputs x (samples, inputs), if that is worthwhile."""
-        lit = (x != 0).any(0)
+        lit = x.survey.lit
         live, dead = lit.nonzero()[:, 0], (~lit).nonzero()[:, 0]
         if len(dead) < WORTHWHILE * len(lit) or not len(live):
             return None
         units = layer.weight.shape[1]
-        learner = LocalDense(len(live), units, activation=layer.activation.name)
+        learner = LocalDense(len(live), units, activation=layer.activation.name).to(layer.weight)
         learner.weight.copy_(layer.weight[live])
         learner.bias = layer.bias
         resting = nn.Parameter(layer.weight[dead], requires_grad=False)

@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,6 +33,7 @@ from torch import Tensor, nn
 from fermibose import checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
+from fermibose.machine.cores import product, spread
 from fermibose.machine.free_energy import FreeEnergy
 
 Energy: TypeAlias = PairEnergy | FreeEnergy
@@ -39,7 +41,9 @@ Energy: TypeAlias = PairEnergy | FreeEnergy
 # Entries of the B×B matrix treated at once: they stay in the cache, and the time of a step per
 # operation does not grow with the batch (scaling() in benchmarks/machine.py).
 BLOCK = 1 << 19
-# Spread |h − ⟨h⟩|² per |h|² below which what all samples have in common is taken off first: in the
+# Entries of it that are held, 64 MB: rows of more are computed when their turn comes.
+STRIP = 1 << 24
+# Variance |h − ⟨h⟩|² per |h|² below which what samples have in common is taken off first: in the
 # Gram matrix it would cost more than three digits (the test of near-duplicates fails without it).
 COMMON = 1e-3
 # Samples that pass a layer at once, where it learns by its chain rule: what they leave behind for
@@ -87,43 +91,45 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     size, units = h.shape
     if h.device.type != "cpu" or h.dtype not in (torch.float32, torch.float64):
         raise InputError(
-            f"local layers learn on the CPU, in float32 or float64, got {h.dtype} on {h.device}: "
+            f"local layers learn from numbers in float32 or float64, got {h.dtype} on {h.device}: "
             "convert layer and inputs, or use PairLoss"
         )
     check_labels(labels, size)
     kinds = labels.numpy()  # NumPy's calls on small matrices cost a third of torch's
     n_boson, n_fermion = counts = count_pairs(kinds)
     pairs = max(n_boson + n_fermion, 1)
-    gram = (h @ h.T).numpy()
-    own = float(gram.diagonal().sum()) / size
-    if own - float(gram.sum()) / size**2 < COMMON * own:
+    whole, squares, common = _gram(h)
+    if squares.mean() - common < COMMON * squares.mean():
         h = h - h.mean(0)
-        gram = (h @ h.T).numpy()
-    squares = gram.diagonal() / units
+        whole, squares, _ = _gram(h)
+    squares = squares / units
     force = torch.empty_like(h)
     pair_energy = total = bosons = 0.0
-    rows = max(BLOCK // size, 1)
-    for start in range(0, size, rows):  # the force on a block of rows needs no other rows' forces
-        block = slice(start, start + rows)
-        diagonal = slice(start, None, size + 1)  # of the flattened block
-        same = kinds[block, None] == kinds
-        d2 = gram[block]
-        d2 *= -2 / units
-        d2 += squares
-        d2 += squares[block, None]
-        np.maximum(d2, 0, out=d2)
-        d2.reshape(-1)[diagonal] = 0
+    high, rows = max(STRIP // size, 1), max(BLOCK // size, 1)
+    for top in range(0, size, high):  # the force on some rows needs no other rows' forces
+        strip = product(h[top : top + high], h.T) if whole is None else whole
+        for start in range(top, min(top + high, size), rows):
+            block = slice(start, min(start + rows, top + high))
+            diagonal = slice(start, None, size + 1)  # of the flattened block
+            same = kinds[block, None] == kinds
+            d2 = strip.numpy()[start - top : block.stop - top]
+            d2 *= -2 / units
+            d2 += squares
+            d2 += squares[block, None]
+            np.maximum(d2, 0, out=d2)
+            d2.reshape(-1)[diagonal] = 0
 
-        energies, laplacian = energy.energy_and_force(d2, same, counts)
-        laplacian *= -2 / (units * pairs)
-        laplacian.reshape(-1)[diagonal] -= laplacian.sum(1)
-        torch.mm(torch.from_numpy(laplacian), h, out=force[block])
+            energies, laplacian = energy.energy_and_force(d2, same, counts)
+            laplacian *= -2 / (units * pairs)
+            laplacian.reshape(-1)[diagonal] -= laplacian.sum(1)
 
-        energies.reshape(-1)[diagonal] = 0
-        pair_energy += float(energies.sum()) / 2
-        total += float(d2.sum()) / 2
-        d2 *= same
-        bosons += float(d2.sum()) / 2
+            energies.reshape(-1)[diagonal] = 0
+            pair_energy += float(energies.sum()) / 2
+            total += float(d2.sum()) / 2
+            d2 *= same
+            bosons += float(d2.sum()) / 2
+            d2[:] = laplacian
+        product(strip, h, out=force[top : top + high])
     report = PairReport(
         energy=pair_energy / pairs,
         boson_distance=bosons / n_boson if n_boson else float("nan"),
@@ -132,6 +138,15 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
         n_fermion=n_fermion,
     )
     return force, report
+
+
+def _gram(h: Tensor) -> tuple[Tensor | None, npt.NDArray[Any], float]:
+    """The Gram matrix of h unless it is too large to be held, |h_i|², and |⟨h⟩|²."""
+    size = len(h)
+    if size**2 > STRIP:
+        return None, h.square().sum(1).numpy(), float(h.mean(0).square().sum())
+    gram = product(h, h.T)
+    return gram, gram.numpy().diagonal().copy(), float(gram.numpy().sum()) / size**2
 
 
 def mean_energy(
@@ -276,7 +291,7 @@ class LocalLayer(nn.Module, ABC):
         parameters = list(self.requires_grad_(True).parameters())
         try:
             with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-                heads = [self.head(self(part)) for part in inputs.split(CHUNK)]
+                heads = spread(lambda part: self.head(self(part)), inputs.split(CHUNK))
             h = torch.cat([head.detach() for head in heads])
             same = labels[:, None] == labels
             others = ~torch.eye(size, dtype=torch.bool, device=x.device)
@@ -292,11 +307,15 @@ class LocalLayer(nn.Module, ABC):
             force[-size:] += forces.on_keys
             if activity:
                 force.add_(h.sign(), alpha=activity / h.numel())
-            gradients = torch.autograd.grad(heads, parameters, force.split(CHUNK))
+            gradients = spread(
+                lambda part: torch.autograd.grad(part[0], parameters, part[1]),
+                zip(heads, force.split(CHUNK), strict=True),
+            )
         finally:
             self.requires_grad_(False)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
+        # The last samples first, as the tape of all of them would go back
+        for parameter, parts in zip(parameters, zip(*gradients, strict=True), strict=True):
+            parameter.grad = reduce(torch.add, reversed(parts))
         return forces.report
 
 
@@ -322,7 +341,9 @@ class Dense(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """xW + b, shape (B, units)."""
-        return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
+        if x.requires_grad or self.weight.requires_grad:  # a tape knows no result in place
+            return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
+        return product(x, self.weight, bias=self.bias)
 
 
 class LocalDense(LocalLayer, Dense):
@@ -333,8 +354,9 @@ class LocalDense(LocalLayer, Dense):
     .. math:: L = \langle E(D^2)\rangle_{pairs} + \frac{\lambda}{2N}|W|^2 + \mu \langle|h|\rangle
 
     with the pair energy E, D² and ⟨|h|⟩ means over the N units, weight decay λ (applied by the
-    optimiser) and activity penalty μ. ``forward`` is differentiable in x; learning needs no
-    automatic differentiation and nothing from other layers.
+    optimiser) and activity penalty μ. ``forward`` is differentiable in x; learning needs nothing
+    from other layers, and no gradient crosses one. It is in closed form; only with a free energy or
+    perturbed inputs is the derivative within the layer left to torch.
     """
 
     def __init__(
@@ -367,9 +389,11 @@ class LocalDense(LocalLayer, Dense):
         """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
 
         As in :meth:`LocalLayer.learn_from`; the paper's energy of the pairs of one batch is done in
-        place, without a tape. Computed in the precision of the weights, under autocast too.
+        place, without a tape, on a CPU. Computed in the precision of the weights, also under
+        autocast.
         """
-        if isinstance(energy, FreeEnergy) or queries.get("perturbed") is not None:
+        elsewhere = x.device.type not in ("cpu", "meta")
+        if elsewhere or isinstance(energy, FreeEnergy) or queries.get("perturbed") is not None:
             return super().learn_from(x, labels, energy, activity=activity, **queries)
         if torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):
@@ -381,7 +405,7 @@ class LocalDense(LocalLayer, Dense):
         delta = self.activation.pull_back_(force, h)
         if self.weight.grad is None:
             self.weight.grad = torch.empty_like(self.weight)
-        torch.mm(x.T, delta, out=self.weight.grad)
+        product(x.T, delta, out=self.weight.grad)
         if self.bias is not None:
             self.bias.grad = delta.sum(0)
         return report

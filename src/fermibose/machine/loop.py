@@ -11,17 +11,29 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from fermibose import compute
-from fermibose.compute import progress_bar
+from fermibose.compute import progress_bar, widest
 from fermibose.errors import FermiboseError
+from fermibose.machine import cores
 from fermibose.machine.checkpoint import Checkpoint, Position, Records
+from fermibose.machine.ranks import ALONE, Ranks
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # as in the original paper on Adam
+
+
+class _Moved(NamedTuple):
+    """A piece of what Adam moves: a part of each parameter, as a vector."""
+
+    where: Sequence[slice]
+    parameters: list[Tensor]
+    first_moments: list[Tensor]
+    second_moments: list[Tensor]
 
 
 class Adam:
@@ -52,7 +64,8 @@ class Adam:
         self.averages = [p.detach().clone() for p in self.parameters] if averaging else []
         self.first_moments = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
         self.second_moments = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
-        self.step_counts = [torch.zeros(()) for _ in self.parameters]
+        self.step_counts = [torch.zeros((), device=p.device) for p in self.parameters]
+        self.pieces = self._cut()
 
     @torch.no_grad()
     def step(self) -> None:
@@ -60,15 +73,37 @@ class Adam:
         done = self.done
         for count in self.step_counts:
             count += 1
+        # The kernel walks through memory: a gradient laid out otherwise would be scrambled.
+        gradients = [p.grad.reshape(-1) for p in self.parameters if p.grad is not None]
+        rate = self._rate(done)
+        cores.spread(lambda piece: self._move(piece, gradients, rate), self.pieces)
+        for average, parameter in zip(self.averages, self.parameters, strict=False):
+            average.lerp_(parameter, 1 - min(self.averaging, (1 + done) / (10 + done)))
+
+    def _cut(self) -> "list[_Moved]":
+        """Pieces of all that is moved, number by number: a part of each parameter, or nothing."""
+        state = self.parameters, self.first_moments, self.second_moments
+        flat = [[tensor.detach().view(-1) for tensor in tensors] for tensors in state]
+        sizes = [len(parameter) for parameter in flat[0]]
+        number = cores.pieces_of(sum(sizes), cores.NUMBERS)
+        cuts = [cores.cut(size, number) for size in sizes]
+        return [
+            _Moved(
+                where, *([t[part] for t, part in zip(kind, where, strict=True)] for kind in flat)
+            )
+            for where in zip_longest(*cuts, fillvalue=slice(0, 0))
+        ]
+
+    def _move(self, piece: "_Moved", gradients: Sequence[Tensor], rate: float) -> None:
+        """Move a piece, at this rate."""
         torch._fused_adam_(
-            [*self.parameters],
-            # The kernel walks through memory: a gradient laid out otherwise would be scrambled.
-            [p.grad.contiguous() for p in self.parameters if p.grad is not None],
-            self.first_moments,
-            self.second_moments,
+            piece.parameters,
+            [gradient[part] for gradient, part in zip(gradients, piece.where, strict=True)],
+            piece.first_moments,
+            piece.second_moments,
             [],
             self.step_counts,
-            lr=self._rate(done),
+            lr=rate,
             beta1=BETA1,
             beta2=BETA2,
             weight_decay=self.weight_decay,
@@ -76,8 +111,6 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
-        for average, parameter in zip(self.averages, self.parameters, strict=False):
-            average.lerp_(parameter, 1 - min(self.averaging, (1 + done) / (10 + done)))
 
     @property
     def done(self) -> int:
@@ -182,14 +215,18 @@ def train_stages(
     batch_size: int,
     generator: torch.Generator,
     records: Records,
+    weights: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
     show: bool | None = None,
+    ranks: Ranks = ALONE,
 ) -> Ending:
     """Train the stages one after another, until all are done or Ctrl-C is pressed.
 
     stages: each is built when its turn comes, since it may need what the ones before have learnt.
-    records: filled in place. checkpoint: resumed from if it holds one, and kept up to date.
+    records: filled in place. weights: of the samples, see :func:`drawn`. checkpoint: resumed from
+    if it holds one, and kept up to date. ranks: that share each mini-batch.
     """
+    show = show if ranks.first else False
     start = Position(0, 0)
     if checkpoint is not None and checkpoint.exists():
         start = checkpoint.restore(net, generator, records, stages=len(stages))
@@ -200,19 +237,20 @@ def train_stages(
             if number == start.stage and checkpoint is not None:
                 checkpoint.restore_optimiser(stage.optimiser, epochs=stage.epochs)
                 first = start.epoch
-            with progress_bar(stage.name, stage.epochs - first, show=show) as advance:
+            count = f"{stage.name}, epoch"
+            with progress_bar(count, stage.epochs - first, show=show) as advance:
                 for epoch in range(first, stage.epochs):
-                    order = torch.randperm(stage.samples, generator=generator)
+                    ranks.same([*stage.optimiser.parameters, *stage.optimiser.state().values()])
+                    order = drawn(stage.samples, weights, generator)
                     for index in order.split(batch_size):
                         of_batch = dict(stage.step(index))
                         _record(records, stage.name, of_batch)
                     of_epoch = dict(stage.end_epoch())
                     _record(records, stage.name, of_epoch)
-                    latest = of_epoch or of_batch
-                    advance(status="  ".join(f"{k} {v:.3f}" for k, v in latest.items()))
+                    advance(status=_status(of_epoch or of_batch))
                     _check_finite(stage.name, epoch, of_batch | of_epoch)
                     last = epoch + 1 == stage.epochs
-                    stop = pressed() and not (last and number + 1 == len(stages))
+                    stop = ranks.any(pressed()) and not (last and number + 1 == len(stages))
                     if checkpoint is not None:
                         position = Position(number, epoch + 1)
                         checkpoint.save(
@@ -222,6 +260,39 @@ def train_stages(
                         return Ending(complete=False, pressed=True)
             stage.finish()
         return Ending(complete=True, pressed=pressed())
+
+
+def drawn(samples: int, weights: Tensor | None, generator: torch.Generator) -> Tensor:
+    r"""The samples of an epoch in random order: each once, or with weights w, (n,),
+
+    .. math:: c_i = n\,w_i / \textstyle\sum_j w_j
+
+    times on average: ⌊c_i⌋ or ⌈c_i⌉ copies, n in all. That is what duplicating samples does, to
+    pairs as to the readout: a pair counts by the product of its weights.
+    """
+    device = generator.device
+    order = torch.randperm(samples, generator=generator, device=device)
+    if weights is None:
+        return order
+    ends = weights.to(widest(device))[order].cumsum(0)
+    offset = torch.rand(1, generator=generator, dtype=ends.dtype, device=device)
+    levels = (ends * (samples / ends[-1]) + offset).floor().long().clamp(max=samples)
+    levels[-1] = samples  # whatever rounding says
+    copies = order.repeat_interleave(levels.diff(prepend=levels.new_zeros(1)))
+    return copies[torch.randperm(len(copies), generator=generator, device=device)]
+
+
+# What a bar shows of the records: short, for there is room for thirty characters
+_SHOWN = {
+    "boson_distance": "D²_B {:.3f}",
+    "fermion_distance": "D²_F {:.3f}",
+    "loss": "loss {:.3f}",
+    "test_accuracy": "test {:.1%}",
+}
+
+
+def _status(latest: Mapping[str, float]) -> str:
+    return ", ".join(text.format(latest[k]) for k, text in _SHOWN.items() if k in latest)
 
 
 def _check_finite(stage: str, epoch: int, values: Mapping[str, float]) -> None:

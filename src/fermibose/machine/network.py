@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from fermibose import checks
@@ -30,6 +30,7 @@ from fermibose.machine.inputs import image_shape_of
 from fermibose.machine.local_rule import ACTIVATIONS, Dense, LocalDense, LocalLayer
 from fermibose.machine.readouts import KernelReadout
 from fermibose.machine.stored import check_numbers, check_shapes
+from fermibose.summary import Summarised
 
 _FOLDER = "give the folder that FermiBoseNet.save or `fbm train` wrote"
 _AGAIN = "copy or train the model again"
@@ -41,7 +42,7 @@ WEIGHTS, CONFIG = "model.safetensors", "model.json"
 DIGITS = 16  # of the sha256 in the name of weights set aside while new ones are saved
 
 
-class FermiBoseNet(nn.Module):
+class FermiBoseNet(Summarised, nn.Module):
     r"""Logits of the classes: x → φ(xW₁) → … → h → h·readout.
 
     hidden: widths of dense layers, :class:`Conv` and :class:`Pointwise`, in any order that fits;
@@ -123,6 +124,15 @@ class FermiBoseNet(nn.Module):
         self.info = info or {}  # how it was trained: recipe, versions, scores
         self.eval()
 
+    @property
+    def summary(self) -> str:
+        """Its shape, and how many numbers it holds."""
+        hidden = [h if isinstance(h, int) else h["kind"] for h in self.config["hidden"]]
+        shape = "-".join(map(str, (self.config["inputs"], *hidden, self.config["outputs"])))
+        numbers = sum(tensor.numel() for tensor in self.state_dict().values())
+        readout = "kernel readout" if self.config["kernel"] else "linear readout"
+        return f"{shape}, {self.config['activation']}, {readout}, {numbers:,} numbers"
+
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all weights anew, as the layers do; the bias of the readout is 0."""
         for layer in (*self.local_layers, self.readout):
@@ -133,13 +143,27 @@ class FermiBoseNet(nn.Module):
         """The hidden layers, first to last."""
         return [layer for layer in self.layers if isinstance(layer, LocalLayer)]
 
+    def width(self, depth: int | None = None) -> int:
+        """Numbers in what :meth:`represent` returns, of one input."""
+        size = self.config["inputs"]
+        for layer in self.local_layers[:depth]:
+            shape = getattr(layer, "output_shape", None)
+            size = math.prod(shape) if shape else size
+            size = layer.units if isinstance(layer, LocalDense) else size
+        return int(size)
+
     def take_raw_inputs(self, offset: Tensor, gain: Tensor) -> None:
         """From now on map inputs x → (x − offset)·gain first, as the training data were."""
-        self.offset, self.gain = offset, gain
+        device = self.readout.weight.device
+        self.offset, self.gain = offset.to(device), gain.to(device)
         self.config["rescaled"] = True
 
     def represent(self, x: Tensor, depth: int | None = None) -> Tensor:
         """Representation after the first ``depth`` hidden layers (all by default), (B, units)."""
+        if not isinstance(x, Tensor):
+            raise InputError(
+                f"inputs must be a torch tensor, got {type(x).__name__}: torch.as_tensor makes one"
+            )
         if x.ndim < 2:
             raise InputError(f"inputs must have shape (samples, …), got {tuple(x.shape)}")
         h = x.flatten(1)
@@ -172,7 +196,7 @@ class FermiBoseNet(nn.Module):
         loads as the old model or as the new one.
         """
         folder = Path(folder)
-        tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
+        tensors = {name: value.cpu().contiguous() for name, value in self.state_dict().items()}
         config = {SEAL: UNSEALED, "format": FORMAT, "format_version": FORMAT_VERSION, **self.config}
         old = folder / WEIGHTS
         try:
@@ -215,7 +239,7 @@ class FermiBoseNet(nn.Module):
                 f"{weights} is truncated or corrupt (its checksum differs from {CONFIG}); {_AGAIN}"
             )
         try:
-            tensors = load_file(weights)
+            tensors = load(weights.read_bytes())  # load_file takes no path that is not UTF-8
             _check_weights(tensors)
             _check_depth(config["hidden"], tensors)
             with torch.device("meta"):  # nothing is allocated before the shapes are known to fit

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from fermibose.checks import shown
+from fermibose.compute import widest
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine.local_rule import Energy, check_labels, mean_energy
@@ -21,10 +23,17 @@ class PairLoss(nn.Module):
 
     def __init__(self, energy: Energy | None = None) -> None:
         super().__init__()
-        self.energy = energy or PairEnergy()
+        self.energy = PairEnergy() if energy is None else energy
+        if not isinstance(self.energy, Energy):
+            raise InputError(
+                "energy must be a PairEnergy, like PairEnergy(0.4), or a FreeEnergy, got "
+                f"{shown(energy)}"
+            )
 
     def forward(self, h: Tensor, labels: Tensor) -> Tensor:
         """The scalar loss, mean of E(D²) over all pairs of the batch."""
+        if not isinstance(h, Tensor):
+            raise InputError(f"representations must be a torch tensor, got {type(h).__name__}")
         if h.ndim < 2 or not h.is_floating_point() or not h.numel():
             raise InputError(
                 f"representations must be real numbers of shape (samples, …), got {h.dtype} of "
@@ -44,7 +53,7 @@ class PairLoss(nn.Module):
 
 def _squared_distances(h: Tensor) -> Tensor:
     """D² of all pairs, (B, B), in float64: from a Gram matrix small ones lose half their digits."""
-    wide = h.to(torch.float32 if h.device.type == "mps" else torch.float64)
+    wide = h.to(widest(h.device))
     wide = wide - wide.mean(0)  # a common offset would cost digits too
     gram = wide @ wide.T
     squares = gram.diagonal()

@@ -93,4 +93,4 @@ class SelfSupervised:
     def views(self, x: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The batch and its transformed copy, (2B, inputs), labelled by identity."""
         copy = transformed(x, self.transforms, generator)
-        return torch.cat([x, copy]), torch.arange(len(x)).repeat(2)
+        return torch.cat([x, copy]), torch.arange(len(x), device=x.device).repeat(2)

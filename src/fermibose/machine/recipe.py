@@ -5,10 +5,12 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from inspect import getmro
 from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fermibose import __version__, checks
@@ -22,6 +24,7 @@ from fermibose.machine.inputs import Sides, image_shape_of
 from fermibose.machine.local_rule import ACTIVATIONS, Energy
 from fermibose.machine.pairing import Augmented, ByLabel, Pairing
 from fermibose.machine.readouts import KernelRidge
+from fermibose.machine.sources import Source
 from fermibose.threat import ThreatModel
 
 ReadoutKind = Literal["cross_entropy", "ridge", "prototype"]
@@ -78,8 +81,10 @@ class Recipe:
     readout_epochs: int = 100
     readout_learning_rate: float = 0.001  # Adam, readout
     ridge: float = 0.01  # penalty of the closed-form readout, (1/n)Σ|Vh−t|² + ridge·|V|²
+    # Weight of each class: how often its samples are drawn, per mean; None: all alike
+    class_weight: tuple[float, ...] | None = None
     seed: int = 0
-    threads: int = 1  # results are reproduced bit for bit at the same number of threads
+    threads: int = 1  # that share the work; the result is the same to the bit
 
     def __post_init__(self) -> None:
         widths = self.hidden if isinstance(self.hidden, (tuple, list)) else ()
@@ -113,6 +118,14 @@ class Recipe:
             plain[name] = tuple(map(kind, given)) if each else kind(given)
         for name in ("weight_decay", "activity"):
             plain[name] = checks.number(name, getattr(self, name), least=0)
+        if self.class_weight is not None:
+            if not isinstance(self.class_weight, (tuple, list)):
+                raise InputError(
+                    "class_weight must be a tuple with a number for each class, got "
+                    f"{checks.shown(self.class_weight)}"
+                )
+            numbers = (checks.number("class_weight", w, least=0) for w in self.class_weight)
+            plain["class_weight"] = tuple(numbers)
         for name, value in plain.items():  # torch does not take every number of NumPy's
             object.__setattr__(self, name, value)
         if not isinstance(self.readout, KernelRidge):
@@ -176,8 +189,16 @@ def preset(
     if shape is not None:
         copies = Affine(shape, shift=max(shape[-2:]) / 14)
         settings |= {"image_shape": shape, "pairing": Augmented((copies,))}
-    if shape is None or dense:
+    if shape is None:
         settings |= {"epochs": 100, "learning_rate": 0.01, "adversary": adversary(0.3, 0.9)}
+    elif dense:
+        settings |= {
+            "hidden": (2000,),
+            "epochs": 150,
+            "learning_rate": 0.02,
+            "adversary": adversary(0.3, 0.9),
+            "readout": KernelRidge(3.0, 1.0, copies=7),
+        }
     else:
         settings |= {
             "hidden": (Conv(32), Conv(64, size=3), Conv(64, size=3, pool=1)),
@@ -196,7 +217,7 @@ def _plain(value: Any) -> Any:
         return plain_hidden(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return fields if isinstance(value, PairEnergy) else {"kind": type(value).__name__} | fields
+        return fields if type(value) is PairEnergy else {"kind": type(value).__name__} | fields
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
     if isinstance(value, np.generic):
@@ -208,37 +229,43 @@ def _plain(value: Any) -> Any:
     return {"kind": type(value).__name__}
 
 
-def fingerprint(recipe: Recipe, *data: Tensor) -> str:
+def fingerprint(recipe: Recipe, *data: Tensor | Source) -> str:
     """Hash of all that determines a training and its records: version, recipe, data, test data.
 
-    A transformation of the user's own counts by its code and the numbers in it; functions that it
-    calls, by their names.
+    A transformation or an energy of the user's own counts by its code and the numbers in it;
+    functions that it calls, by their names.
     """
     transforms = getattr(recipe.pairing, "transforms", ())
     own = [_code_of(each) for each in (recipe.pairing, *transforms)]
-    digest = hashlib.sha256(json.dumps([__version__, recipe.as_dict(), own]).encode())
-    for tensor in data:
-        digest.update(repr(tensor.shape).encode())
-        digest.update(tensor.numpy().tobytes())
+    energies = recipe.energy if isinstance(recipe.energy, tuple) else (recipe.energy,)
+    own += [code for each in energies if (code := _code_of(each)) is not None]
+    settings = dataclasses.replace(recipe, threads=1).as_dict()  # whose number changes nothing
+    digest = hashlib.sha256(json.dumps([__version__, settings, own]).encode())
+    for part in data:
+        digest.update(repr(torch.Size(part.shape)).encode())
+        for block in part.blocks() if isinstance(part, Source) else (part,):
+            digest.update(np.ascontiguousarray(block.cpu().numpy()).data)
     return digest.hexdigest()
 
 
 def _code_of(part: Any) -> Any:
-    """What tells a part of a pairing from another with the same name and fields."""
+    """What tells a part of a recipe from another with the same name and fields."""
     if type(part).__module__.split(".")[0] == "fermibose":
         return None
     if isinstance(part, FunctionType):
         return _function(part)
     if not dataclasses.is_dataclass(part):
         raise _unknowable(part)
-    methods = {n: f for n, f in vars(type(part)).items() if isinstance(f, FunctionType)}
+    kinds = [k for k in reversed(getmro(type(part))) if k.__module__.split(".")[0] != "fermibose"]
+    methods = {n: f for k in kinds for n, f in vars(k).items() if isinstance(f, FunctionType)}
     own = [n for n in methods if n == "__call__" or not n.startswith("__")]  # not dataclass's
     return {name: _function(methods[name]) for name in own}
 
 
 def _function(function: FunctionType) -> list[Any]:
     code = function.__code__
-    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    held = [cell.cell_contents for name, cell in cells if name != "__class__"]  # for super()
     held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for value in held:
         if not isinstance(value, _CONSTANTS):
@@ -260,7 +287,7 @@ def _ordered(constant: Any) -> str:
 
 def _unknowable(part: Any) -> InputError:
     return InputError(
-        f"a checkpoint cannot tell the pairing from another, for it holds a "
+        f"a checkpoint cannot tell the recipe from another, for its pairing or energy holds a "
         f"{type(part).__name__}: make the transformation a function, or a frozen dataclass of "
         "numbers with a method __call__, or train without a checkpoint"
     )

@@ -1,28 +1,34 @@
 """Training the machine: layer by layer on pairs, then the readout; no gradient crosses a layer."""
 
+import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from fermibose import __version__
-from fermibose.compute import Interrupted
+from fermibose.compute import Interrupted, fraction, widest
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
+from fermibose.machine import cores
 from fermibose.machine.checkpoint import Checkpoint, Records
-from fermibose.machine.inputs import Examples, SplitInputs, count_classes, training_examples
-from fermibose.machine.local_rule import CHUNK, Dense, LocalDense
+from fermibose.machine.free_energy import FreeEnergy
+from fermibose.machine.inputs import SplitInputs, count_classes, training_sources
+from fermibose.machine.local_rule import CHUNK, STRIP, Dense, LocalDense
 from fermibose.machine.loop import Adam, Ending, Stage, compute_settings, train_stages
 from fermibose.machine.network import FermiBoseNet
-from fermibose.machine.pairing import Augmented, Transform, transformed
+from fermibose.machine.pairing import Augmented, ByLabel, Transform, transformed
+from fermibose.machine.ranks import ALONE, Ranks, SharedCheckpoint, learn_together
 from fermibose.machine.readouts import (
     KernelReadout,
     KernelRidge,
@@ -30,20 +36,26 @@ from fermibose.machine.readouts import (
     solve_ridge,
 )
 from fermibose.machine.recipe import Recipe, fingerprint
+from fermibose.machine.sources import HELD, Source
+from fermibose.summary import Summarised, table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
 # Fraction of d_F below which fermion pairs have collapsed. With boson weight 100, 200 of
 # scikit-learn's digits end at 0.3 d_F and are classified, 500 at 0.03 d_F and are not (20 %; one
 # seed each); small inputs and circles with the settings of pictures end below 10⁻⁶ d_F.
 COLLAPSED = 0.1
+TOLD = 1024  # samples that a model classifies at once
 
 
 class CollapseWarning(UserWarning):
     """The representations of all inputs are nearly the same: nothing can be read off them."""
 
 
-@dataclass(frozen=True)
-class Training:
+@dataclass(frozen=True, repr=False)
+class Training(Summarised):
     """A trained net with its history.
 
     history: ``"layer 1"`` … hold ``boson_distance``, ``fermion_distance``, ``energy`` and
@@ -57,6 +69,22 @@ class Training:
     recipe: Recipe
     interrupted: bool = False  # Ctrl-C ended it before the last epoch
 
+    @property
+    def summary(self) -> str:
+        """The net, and how well it classifies at the end."""
+        record = self.history.get("readout") or self.history.get("mlp") or {}
+        names = {"train_accuracy": "training", "test_accuracy": "test"}
+        told = [f"{name} {record[key][-1]:.1%}" for key, name in names.items() if key in record]
+        accuracy = f"; accuracy {', '.join(told)}" if told else ""
+        return f"{self.net.summary}{accuracy}{'; interrupted' * self.interrupted}"
+
+    def to_frame(self) -> "DataFrame":
+        """The history: a row for each stage and step (mini-batch, or epoch of a readout)."""
+        import pandas
+
+        parts = {stage: table(columns) for stage, columns in self.history.items()}
+        return pandas.concat(parts, names=["stage", "step"]).reset_index()
+
 
 class LayerStage:
     """Stage that trains one hidden layer on the pairs of its own output."""
@@ -65,11 +93,13 @@ class LayerStage:
         self,
         net: FermiBoseNet,
         number: int,
-        x: Tensor,
+        x: Source,
         y: Tensor,
         recipe: Recipe,
         generator: torch.Generator,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self.ranks = ranks
         self.name = f"layer {number + 1}"
         self.lesson = lesson = recipe.lesson(number)
         self.epochs, self.samples = lesson.epochs, len(x)
@@ -78,15 +108,17 @@ class LayerStage:
         # What the frozen layers below make of the inputs is fixed, unless inputs are changed.
         changed = recipe.pairing.transforms_inputs or lesson.adversary is not None
         self.below: Callable[[Tensor], Tensor] | None = None
+        below = partial(net.represent, depth=number)
         with torch.no_grad():
-            self.x = x if changed else net.represent(x, number)
+            self.x = x if changed or not number else x.map(below, net.width(number))
         if changed and number > 0:
-            self.below = partial(net.represent, depth=number)
+            self.below = below
         self.split = None
         if not changed and isinstance(self.layer, LocalDense):
             self.split = SplitInputs.of(self.layer, self.x)
         if self.split is not None:
-            self.x = self.x[:, self.split.live].contiguous()
+            live = self.split.live
+            self.x = self.x.map(lambda rows: rows.index_select(1, live), len(live))
         self.steps = lesson.epochs * -(-len(x) // recipe.batch_size)
         self.optimiser = Adam(
             self.split.parameters() if self.split else self.layer.parameters(),
@@ -98,19 +130,26 @@ class LayerStage:
 
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the pairs of the samples ``index``."""
-        recipe, lesson = self.recipe, self.lesson
-        x, labels = recipe.pairing.views(
-            self.x.index_select(0, index), self.y.index_select(0, index), self.generator
-        )
+        recipe, lesson, ranks = self.recipe, self.lesson, self.ranks
+        labels = self.y.index_select(0, index)
+        whole = lesson.adversary is not None or type(recipe.pairing) is not ByLabel
+        x = self.x.rows(index if whole else ranks.own(index))
+        if whole:  # every rank draws the same random numbers, for all rows
+            x, labels = recipe.pairing.views(x, labels, self.generator)
         layer = self.split.learner if self.split else self.layer
         queries: dict[str, Any] = {}
         if lesson.adversary is not None:
             adversary = lesson.adversary.at((self.optimiser.done + 1) / self.steps)
-            perturbed = adversary.perturb(self._head, x, labels, lesson.energy, self.generator)
+            perturbed = adversary.perturb(
+                self._head, x, labels, lesson.energy, self.generator, ranks
+            )
             queries = {"perturbed": self._below(perturbed)} | adversary.roles
-        report = layer.learn_from(
-            self._below(x), labels, lesson.energy, activity=recipe.activity, **queries
+        if whole:
+            x = ranks.own(x)
+        learn = (
+            layer.learn_from if ranks.count == 1 else partial(learn_together, layer, ranks=ranks)
         )
+        report = learn(self._below(x), labels, lesson.energy, activity=recipe.activity, **queries)
         self.optimiser.step()
         layer.constrain()
         return {
@@ -152,17 +191,19 @@ class CrossEntropyReadout:
     def __init__(
         self,
         net: FermiBoseNet,
-        x: Tensor,
+        x: Source,
         y: Tensor,
         recipe: Recipe,
         generator: torch.Generator,
         *,
-        test: Examples | None = None,
+        test: tuple[Source, Tensor] | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         assert isinstance(net.readout, Dense)
+        self.ranks = ranks
         self.net, self.readout, self.x, self.y = net, net.readout, x, y
-        self.h = net.represent(x)
-        self.test = (net.represent(test[0]), test[1]) if test is not None else None
+        self.h = represented(net, x)
+        self.test = (represented(net, test[0]), test[1]) if test is not None else None
         self.generator = generator
         # Labels are augmented with their inputs; pairs without labels say nothing about classes.
         self.transforms = transforms_of(recipe)
@@ -173,14 +214,20 @@ class CrossEntropyReadout:
     @torch.no_grad()
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the samples ``index``; records nothing per batch."""
-        y = self.y[index]
+        ranks, here = self.ranks, self.ranks.share(len(index))
+        y = self.y.index_select(0, ranks.own(index))
         if self.transforms:
-            h = self.net.represent(transformed(self.x[index], self.transforms, self.generator))
+            x = transformed(self.x.rows(index), self.transforms, self.generator)
+            h = self.net.represent(ranks.own(x))
         else:
-            h = self.h[index]
+            h = self.h.rows(ranks.own(index))
         residual = self.readout(h).softmax(1)
-        residual[torch.arange(len(y)), y] -= 1
-        torch.mm(h.T, residual.div_(len(y)), out=self.readout.weight.grad)
+        residual[torch.arange(len(y), device=y.device), y] -= 1
+        residual[here.stop - here.start :] = 0  # rows that were added
+        gradient = self.readout.weight.grad
+        torch.mm(h.T, residual.div_(len(index)), out=gradient)
+        assert gradient is not None  # made above
+        (self.readout.weight.grad,) = ranks.total(gradient)
         self.optimiser.step()
         return {}
 
@@ -193,22 +240,27 @@ class CrossEntropyReadout:
 
 
 def train(
-    x: npt.ArrayLike,
-    y: npt.ArrayLike,
+    x: npt.ArrayLike | Source | Dataset[Any],
+    y: npt.ArrayLike | None = None,
     recipe: Recipe | None = None,
     *,
-    test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    test: tuple[Any, npt.ArrayLike | None] | None = None,
     checkpoint: str | Path | None = None,
     show: bool | None = None,
+    ranks: Ranks = ALONE,
 ) -> Training:
     """Train a machine on inputs x (samples, features) in [0, 1] and labels y in 0…K−1.
 
-    Inputs in another range are used as they are, with a :class:`RangeWarning`.
+    It learns where the inputs are, on the device of x if that is a tensor. Inputs in another range
+    are used as they are, with a :class:`RangeWarning`. An array of more than 64 MB stays where it
+    is, in memory or in a mapped file; so do :class:`Streamed` inputs and a Dataset of torch, which
+    brings its labels along if y is None.
 
     test: inputs and labels whose accuracy is recorded each readout epoch. checkpoint: file to
     resume from if it exists, kept up to date meanwhile; at the end it holds the finished training
     (a second call returns it at once), so remove it when the net is saved. show: progress bars
-    on, off, or (None) only on a terminal.
+    on, off, or (None) only on a terminal. ranks: processes that share the work, each of which calls
+    this with the same data and recipe, see :func:`joined`; only the first writes and shows.
 
     Ctrl-C stops after the current epoch with an :class:`fermibose.compute.Interrupted`, so that
     nobody takes half a training for a complete one. Its ``done`` is the training so far: layers
@@ -219,40 +271,57 @@ def train(
     A layer that ends with all representations in one point is named in a :class:`CollapseWarning`.
     """
     recipe = recipe or Recipe()
-    inputs, labels, test_examples = training_examples(x, y, test)
+    inputs, labels, test_examples = training_sources(x, y, test)
     net, generator = new_net(inputs, labels, recipe)
+    weights = sample_weights(labels, recipe)
     keeper = None
     if checkpoint is not None:
-        keeper = Checkpoint(checkpoint, fingerprint(recipe, inputs, labels, *(test_examples or ())))
+        known = fingerprint(recipe, inputs, labels, *(test_examples or ()))
+        keeper = Checkpoint(checkpoint, known)
+        if ranks.count > 1:
+            keeper = SharedCheckpoint(checkpoint, known, ranks)
+    if ranks.count > 1:  # a transformation that no checkpoint could tell is no obstacle
+        ranks.check_same(fingerprint(replace(recipe, pairing=ByLabel()), inputs, labels))
     stages: list[Callable[[], Stage]] = [
-        partial(LayerStage, net, number, inputs, labels, recipe, generator)
+        partial(LayerStage, net, number, inputs, labels, recipe, generator, ranks)
         for number in range(len(recipe.hidden))
     ]
     if recipe.readout == "cross_entropy":
         stages.append(
-            partial(CrossEntropyReadout, net, inputs, labels, recipe, generator, test=test_examples)
+            partial(
+                CrossEntropyReadout,
+                net,
+                inputs,
+                labels,
+                recipe,
+                generator,
+                test=test_examples,
+                ranks=ranks,
+            )
         )
     records: Records = {}
-    with compute_settings(recipe.threads), torch.no_grad():
+    with compute_settings(1), cores.several(recipe.threads), torch.no_grad():
         ending = train_stages(
             net,
             stages,
             batch_size=recipe.batch_size,
             generator=generator,
             records=records,
+            weights=weights,
             checkpoint=keeper,
             show=show,
+            ranks=ranks,
         )
         if recipe.readout != "cross_entropy" or (not ending.complete and "readout" not in records):
             solve_readout(net, inputs, labels, recipe, generator)
             final = scores(net, (inputs, labels), test_examples)
             records["readout"] = {name: [value] for name, value in final.items()}
-    if ending.complete:
+    if ending.complete and ranks.first:
         _warn_of_collapse(records, recipe, inputs)
     return conclude(net, records, recipe, ending)
 
 
-def _warn_of_collapse(records: Records, recipe: Recipe, x: Tensor) -> None:
+def _warn_of_collapse(records: Records, recipe: Recipe, x: Source) -> None:
     """Warn the caller's caller of each layer whose D² shrank to ≈ 0 for both kinds of pairs.
 
     The last epoch is measured by d_F, or by the first mini-batch if nothing repels.
@@ -276,7 +345,7 @@ def _warn_of_collapse(records: Records, recipe: Recipe, x: Tensor) -> None:
             "Attraction or a penalty outweighs repulsion: use a smaller boson_weight (now "
             f"{energy.boson_weight:g}) or weight_decay (now {recipe.weight_decay:g}){activity}, a "
             "larger fermion_weight or d_f, or inputs on a larger scale (their root mean square is "
-            f"{float(x.square().mean().sqrt()):.2g}; FermiBoseClassifier scales them by itself)",
+            f"{math.sqrt(x.survey.mean_square):.2g}; FermiBoseClassifier scales them by itself)",
             CollapseWarning,
             stacklevel=3,
         )
@@ -288,33 +357,133 @@ def _mean(values: list[float]) -> float:
     return math.fsum(finite) / len(finite) if finite else math.nan
 
 
+def sample_weights(y: Tensor, recipe: Recipe) -> Tensor | None:
+    """Of each sample the weight of its class, (n,); None if all weigh the same."""
+    if recipe.class_weight is None:
+        return None
+    if int(y.max()) >= len(recipe.class_weight):
+        raise InputError(
+            f"class_weight has {len(recipe.class_weight)} entries, but labels go up to "
+            f"{int(y.max())}: give one for each class"
+        )
+    weights = torch.tensor(recipe.class_weight, dtype=widest(y.device), device=y.device)[y]
+    if not weights.sum() > 0:
+        raise InputError("class_weight is 0 for every sample: give a class that occurs more")
+    return weights
+
+
 def transforms_of(recipe: Recipe) -> Sequence[Transform]:
     """The transformations under which an input keeps its class."""
     return recipe.pairing.transforms if isinstance(recipe.pairing, Augmented) else ()
 
 
+def _copied_by(recipe: Recipe) -> Sequence[Transform]:
+    """What makes copies of labelled inputs for a kernel readout: of self-supervised pairs, too."""
+    transforms: Sequence[Transform] = getattr(recipe.pairing, "transforms", ())
+    return transforms
+
+
+def represented(net: FermiBoseNet, x: Source) -> Source:
+    """The representations of all inputs, held or computed when they are needed."""
+    return x.map(net.represent, net.width())
+
+
+class Keys(Source):
+    """Representations of inputs and of transformed copies of them, the same in every pass."""
+
+    def __init__(
+        self,
+        net: FermiBoseNet,
+        x: Source,
+        transforms: Sequence[Transform],
+        copies: int,
+        generator: torch.Generator,
+    ) -> None:
+        self.net, self.x, self.transforms, self.copies = net, x, transforms, copies
+        self.generator, self.state = generator, generator.get_state()
+        self.shape, self.device = (len(x) * (1 + copies), net.width()), x.device
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Refused: they are met in order only."""
+        raise TypeError("the keys of a kernel readout are met in order only: use blocks()")
+
+    def blocks(self) -> Iterator[Tensor]:
+        """All of them, x first; each pass draws the same copies."""
+        self.generator.set_state(self.state)
+        for number in range(1 + self.copies):
+            for block in self.x.blocks():
+                part = transformed(block, self.transforms, self.generator) if number else block
+                yield torch.cat(cores.spread(self.net.represent, part.split(CHUNK)))
+
+
+def keys_of(
+    net: FermiBoseNet, x: Source, y: Tensor, recipe: Recipe, generator: torch.Generator
+) -> tuple[Source, Tensor, Tensor | None]:
+    """What a kernel readout learns from, x and its copies: representations, labels, weights."""
+    assert isinstance(recipe.readout, KernelRidge)
+    transforms = _copied_by(recipe)
+    copies = recipe.readout.copies if transforms else 0
+    keys: Source = Keys(net, x, transforms, copies, generator)
+    if 4 * math.prod(keys.shape) <= HELD or len(keys) < keys.shape[1]:
+        keys = keys.held()
+    weights = sample_weights(y, recipe)
+    many = 1 + copies
+    return keys, y.repeat(many), None if weights is None else weights.repeat(many)
+
+
 def solve_readout(
-    net: FermiBoseNet, x: Tensor, y: Tensor, recipe: Recipe, generator: torch.Generator
+    net: FermiBoseNet, x: Source, y: Tensor, recipe: Recipe, generator: torch.Generator
 ) -> None:
-    """Set the readout in closed form."""
+    """Set the readout in closed form; prototypes are means within a class, which have no weight."""
     if isinstance(net.readout, KernelReadout):
         assert isinstance(recipe.readout, KernelRidge)
-        transforms = transforms_of(recipe)
-        copies = recipe.readout.copies if transforms else 0
-        keys = [x, *(transformed(x, transforms, generator) for _ in range(copies))]
-        h = torch.cat([net.represent(part) for key in keys for part in key.split(CHUNK)])
-        net.readout.solve(h, y.repeat(len(keys)), recipe.readout, generator)
+        h, classes, many = keys_of(net, x, y, recipe, generator)
+        net.readout.solve(h, classes, recipe.readout, generator, many)
     elif recipe.readout == "prototype":
-        solve_prototypes(net.readout, net.represent(x), y)
+        solve_prototypes(net.readout, represented(net, x), y)
     else:
-        solve_ridge(net.readout, net.represent(x), y, ridge=recipe.ridge)
+        weights = sample_weights(y, recipe)
+        solve_ridge(net.readout, represented(net, x), y, ridge=recipe.ridge, weights=weights)
 
 
-def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.Generator]:
+@torch.no_grad()
+def with_readouts(
+    training: Training, x: npt.ArrayLike, y: npt.ArrayLike, readouts: Sequence[KernelRidge]
+) -> Iterator[FermiBoseNet]:
+    """The trained hidden layers with one kernel readout after another, solved on the same keys.
+
+    x, y: what the machine was trained on. The readouts may differ from the recipe's, and from each
+    other, in width and penalty; the principal components and the keys are found once.
+    """
+    recipe = training.recipe
+    inputs, labels, _ = training_sources(x, y, None)
+    if not isinstance(recipe.readout, KernelRidge):
+        raise InputError("the recipe has no kernel readout: train with readout=KernelRidge()")
+    for readout in readouts:
+        if replace(readout, width=recipe.readout.width, penalty=recipe.readout.penalty) != (
+            recipe.readout
+        ):
+            raise InputError(
+                "readouts on the same keys differ in width and penalty only, got "
+                f"{readout} beside the recipe's {recipe.readout}"
+            )
+    generator = torch.Generator(inputs.device).manual_seed(recipe.seed)
+    h, classes, weights = keys_of(training.net, inputs, labels, recipe, generator)
+    assert isinstance(training.net.readout, KernelReadout)
+    keys = training.net.readout.projected(h)
+    for readout in readouts:
+        net = copy.deepcopy(training.net)
+        assert isinstance(net.readout, KernelReadout)
+        net.readout.regress(keys, classes, readout, generator, weights)
+        net.info = {**net.info, "recipe": replace(recipe, readout=readout).as_dict()}
+        yield net
+
+
+def new_net(x: Source | Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.Generator]:
     """A net of the recipe's shape with its first weights, and the generator that goes on."""
     outputs, kernel = count_classes(y), None
     if isinstance(recipe.readout, KernelRidge):
-        kernel = recipe.readout.sizes(len(x), augmented=bool(transforms_of(recipe)))
+        kernel = recipe.readout.sizes(len(x), augmented=bool(_copied_by(recipe)))
     try:
         net = FermiBoseNet(
             x.shape[1],
@@ -331,27 +500,58 @@ def new_net(x: Tensor, y: Tensor, recipe: Recipe) -> tuple[FermiBoseNet, torch.G
         raise InputError(
             f"hidden layers of {recipe.hidden} units do not fit into memory: use fewer"
         ) from error
-    generator = torch.Generator().manual_seed(recipe.seed)
+    generator = torch.Generator(x.device).manual_seed(recipe.seed)
+    net = net.to(x.device)
     net.initialise(generator)
     return net, generator
 
 
+def memory_of(recipe: Recipe, *, samples: int, inputs: int) -> float:
+    """Bytes that a training with dense layers takes at least, beside its inputs."""
+    widths = [inputs, *(layer for layer in recipe.hidden if isinstance(layer, int))]
+    weights = [below * units for below, units in pairwise(widths)]
+    learning = 3 * max(weights, default=0)  # the gradient of a layer and Adam's two moments
+    batch = min(recipe.batch_size, samples)
+    # The inputs of a mini-batch, its representations, the forces on them, the pairs that are held
+    acting = batch * (inputs + 2 * max(widths[1:], default=0)) + min(batch**2, STRIP)
+    if any(isinstance(recipe.lesson(n).energy, FreeEnergy) for n in range(len(recipe.hidden))):
+        acting += 10 * batch**2
+    reading = min(samples * widths[-1], HELD // 4)  # what the readout sees
+    return 4.0 * (sum(weights) + max(learning + acting, reading))  # in float32
+
+
 @torch.no_grad()
-def scores(model: nn.Module, data: Examples, test: Examples | None) -> dict[str, float]:
+def scores(
+    model: Callable[[Tensor], Tensor],
+    data: tuple[Source, Tensor],
+    test: tuple[Source, Tensor] | None,
+) -> dict[str, float]:
     """Cross-entropy and accuracy on ``data``, and accuracy on ``test`` if given."""
-    logits = model(data[0])
+    logits = answers(model, data[0])
     found = {
         "loss": float(nn.functional.cross_entropy(logits, data[1])),
         "train_accuracy": accuracy(logits, data[1]),
     }
     if test is not None:
-        found["test_accuracy"] = accuracy(model(test[0]), test[1])
+        found["test_accuracy"] = accuracy(answers(model, test[0]), test[1])
     return found
+
+
+def answers(model: Callable[[Tensor], Tensor], x: Source) -> Tensor:
+    """What the model says to all inputs, some at a time, (n, classes)."""
+    told, start = torch.empty(0), 0
+    for block in x.blocks():
+        for part in cores.spread(model, block.split(TOLD)):
+            if not start:  # in one place from the beginning: pieces would scatter over the memory
+                told = part.new_empty(len(x), part.shape[1])
+            told[start : start + len(part)] = part
+            start += len(part)
+    return told
 
 
 def accuracy(logits: Tensor, y: Tensor) -> float:
     """Fraction of rows whose largest logit is that of their class."""
-    return float((logits.argmax(1) == y).double().mean())
+    return fraction(logits.argmax(1) == y)
 
 
 def conclude(net: FermiBoseNet, records: Records, recipe: Recipe, ending: Ending) -> Training:

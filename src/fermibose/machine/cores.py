@@ -1,0 +1,144 @@
+r"""Several cores, the same bits: work is cut into pieces that do not depend on how many there are.
+
+A sum of floating-point numbers depends on how it is grouped, and libraries group by the number of
+threads. So libraries get one thread while a machine is trained, and what is worth more is cut here:
+a GEMM along the rows or columns of its result, which leaves every sum :math:`\sum_k a_{ik} b_{kj}`
+whole; a batch into chunks. One thread does the same pieces one after another. (Torch holds Python's
+lock only between its operations, so threads of Python do.)
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+# Multiplications, and numbers of an array, that are a piece: less is done before a second thread
+# has begun (a meeting of two costs 50 µs; on_cores() in benchmarks/machine.py).
+PRODUCTS, NUMBERS = 1 << 23, 1 << 18
+EDGE = 16  # numbers of a cache line: cuts leave vector instructions where they were
+NARROW = 128  # rows or columns of a result that are cut no further
+LONG = 256  # rows of a result from which they are cut, not its columns: rows lie apart in memory
+
+
+class Crew:
+    """Threads that wait for work; the one that calls works too."""
+
+    def __init__(self, helpers: int) -> None:
+        self.calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.answers: SimpleQueue[BaseException | None] = SimpleQueue()
+        self.helpers = [threading.Thread(target=self._wait, daemon=True) for _ in range(helpers)]
+        for helper in self.helpers:
+            helper.start()
+
+    def _wait(self) -> None:
+        torch.set_num_threads(1)  # each thread has these for itself
+        torch.set_flush_denormal(True)
+        while (call := self.calls.get()) is not None:
+            try:
+                call()
+                self.answers.put(None)
+            except BaseException as error:
+                self.answers.put(error)
+
+    def run(self, call: Callable[[], None]) -> None:
+        """Have everyone do ``call`` and wait until all have."""
+        for _ in self.helpers:
+            self.calls.put(call)
+        try:
+            call()
+        finally:
+            errors = [error for _ in self.helpers if (error := self.answers.get()) is not None]
+        if errors:
+            raise errors[0]
+
+    def dismiss(self) -> None:
+        """End the threads."""
+        for _ in self.helpers:
+            self.calls.put(None)
+        for helper in self.helpers:
+            helper.join()
+
+
+# Of this thread; none while it works with others, so that work inside work stays on its thread.
+_crew: ContextVar[Crew | None] = ContextVar("crew", default=None)
+
+
+@contextmanager
+def several(threads: int) -> Iterator[None]:
+    """Let the functions of this file use ``threads`` threads inside."""
+    crew = Crew(threads - 1) if threads > 1 else None
+    before = _crew.set(crew)
+    try:
+        yield
+    finally:
+        _crew.reset(before)
+        if crew is not None:
+            crew.dismiss()
+
+
+def spread(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> list[Result]:
+    """work(piece) for each piece, in order, by as many threads as there are."""
+    pieces, crew = list(pieces), _crew.get()
+    if crew is None or len(pieces) == 1:
+        return [work(piece) for piece in pieces]
+    todo = iter(range(len(pieces)))
+    results: list[Any] = [None] * len(pieces)
+    graded = torch.is_grad_enabled()
+
+    def some() -> None:
+        torch.set_grad_enabled(graded)  # which each thread has for itself, too
+        for number in todo:
+            results[number] = work(pieces[number])
+
+    before = _crew.set(None)  # the caller is one of the crew now
+    try:
+        crew.run(some)
+    finally:
+        _crew.reset(before)
+    return results
+
+
+def cut(length: int, pieces: int) -> list[slice]:
+    """0 … length in about so many parts of the same length, which is a multiple of EDGE."""
+    step = max(EDGE, -(-length // (pieces * EDGE)) * EDGE)
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+def pieces_of(amount: int, piece: int) -> int:
+    """How many pieces an amount of work is: a power of 2, so that threads have equal shares."""
+    return 1 << max(amount // piece, 1).bit_length() - 1
+
+
+def product(
+    a: Tensor, b: Tensor, *, bias: Tensor | None = None, out: Tensor | None = None
+) -> Tensor:
+    """a b, or a b + bias, of two matrices; without a tape."""
+    rows, columns = len(a), b.shape[1]
+    if out is None:
+        out = a.new_empty(rows, columns)
+    result = out
+    every = slice(None)
+
+    def part(piece: tuple[slice, slice]) -> None:
+        r, c = piece
+        if bias is None:
+            torch.mm(a[r], b[:, c], out=result[r, c])
+        else:
+            torch.addmm(bias[c], a[r], b[:, c], out=result[r, c])
+
+    number = pieces_of(rows * b.numel(), PRODUCTS)
+    if number == 1:
+        part((every, every))
+    elif rows >= LONG:
+        spread(part, [(r, every) for r in cut(rows, min(number, pieces_of(rows, NARROW)))])
+    else:
+        spread(part, [(every, c) for c in cut(columns, min(number, pieces_of(columns, NARROW)))])
+    return result
