@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fermibose.checks import choice, number
+from fermibose.checks import choice, number, shown
 from fermibose.errors import InputError
 
 LARGEST = 1e15  # strength; squared and summed over 10⁸ inputs it is still a number in float32
@@ -54,18 +54,6 @@ class ThreatModel:
         if len(self.bounds) != 2 or not self.bounds[0] < self.bounds[1]:
             raise InputError(f"bounds must be (lowest, highest), got {self.bounds!r}")
 
-    def require(self, attack: str, *norms: Norm) -> None:
-        """Refuse a norm, or a strength of 0, that ``attack`` is not made for.
-
-        norms: those it is made for, if it is not one of the attacks here.
-        """
-        norms = norms or _NORMS[choice("attack", attack, _NORMS)]
-        if self.norm not in norms:
-            wanted = " or ".join(f"norm={norm!r}" for norm in norms)
-            raise InputError(f"{attack} needs a threat model with {wanted}, got {self.norm!r}")
-        if self.epsilon == 0 and attack in _AT_SOME_STRENGTH:
-            raise InputError(f"{attack} needs epsilon > 0")
-
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; an infinite bound becomes null."""
         bounds = [float(bound) if math.isfinite(bound) else None for bound in self.bounds]
@@ -97,6 +85,22 @@ class ThreatModel:
                 "normalisation inside the model)"
             )
         return images.detach(), labels.detach().long()
+
+
+def require(threat: Any, attack: str, *norms: Norm) -> None:
+    """Refuse what is no threat model, or a norm or strength of 0 that ``attack`` is not made for.
+
+    norms: those it is made for, if it is not one of the attacks here.
+    """
+    if not isinstance(threat, ThreatModel):
+        raise InputError(
+            f'the threat must be a ThreatModel, like ThreatModel("linf", 0.1), got {shown(threat)}'
+        )
+    norms = norms or _NORMS[choice("attack", attack, _NORMS)]
+    if threat.norm not in norms:
+        raise InputError(f"{attack} needs the norm {' or '.join(norms)}, got {threat.norm}")
+    if threat.epsilon == 0 and attack in _AT_SOME_STRENGTH:
+        raise InputError(f"{attack} needs epsilon > 0")
 
 
 def _as_tensor(values: Images) -> Tensor:

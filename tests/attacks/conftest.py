@@ -1,5 +1,7 @@
 """Small victims: a trained net on 8 × 8 digits and linear models with known worst cases."""
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -24,6 +26,18 @@ def net(digits):
 def images(digits):
     """Every other test digit: about 180 of all classes, most of them classified correctly."""
     return torch.tensor(digits.x_test[::2]), torch.tensor(digits.y_test[::2])
+
+
+@pytest.fixture
+def by_pgd(monkeypatch):
+    """Audits attack by PGD and Square alone: half of the time, where AutoAttack is no matter."""
+    auditing = importlib.import_module("fermibose.attacks.audit")
+    attacks = auditing._white_box
+
+    def without_ensemble(*args):
+        return {name: attack for name, attack in attacks(*args).items() if name == "PGD"}
+
+    monkeypatch.setattr(auditing, "_white_box", without_ensemble)
 
 
 class Linear(nn.Module):

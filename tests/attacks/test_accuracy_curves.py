@@ -186,7 +186,7 @@ def test_noise_is_clipped_seeded_and_leaves_the_misclassified_alone(net, images)
         ({"epsilons": (-0.1, 0.1)}, ">= 0"),
         ({"epsilons": (0.1, float("nan"))}, "finite"),
         ({"attack": "square"}, "'one_step' or 'pgd' or 'noise'"),
-        ({"attack": "noise"}, "norm='noise'"),
+        ({"attack": "noise"}, "noise needs the norm noise, got linf"),
         ({"loss": "hinge"}, "loss must be"),
         ({"loss": ("cross_entropy", "margin")}, "one step climbs one loss, got cross_entropy, mar"),
         ({"attack": "pgd", "loss": ()}, "at least one loss"),

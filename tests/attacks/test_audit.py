@@ -28,7 +28,8 @@ from fermibose.attacks.faithful import Witness
 from fermibose.attacks.gradient import Ascent, pgd_ascent
 from fermibose.attacks.masking import Probe, largest_rise
 from fermibose.attacks.victim import Victim, victim_of
-from fermibose.errors import FermiboseError, InputError
+from fermibose.errors import FermiboseError, FileFormatError, InputError
+from fermibose.files import as_json
 from fermibose.machine import Recipe, train_mlp
 
 auditing = importlib.import_module("fermibose.attacks.audit")  # which its function hides
@@ -385,7 +386,7 @@ def test_the_largest_rise():
 @pytest.mark.parametrize(
     ("threat", "options", "message"),
     [
-        (ThreatModel("noise"), {}, "audit needs a threat model"),
+        (ThreatModel("noise"), {}, "audit needs the norm linf or l2, got noise"),
         (ThreatModel("linf", 0.0), {}, "epsilon > 0"),
         (THREAT, {"probe": 3}, "probe must be a whole number of at least 10"),
         (THREAT, {"tolerance": 1.0}, "tolerance"),
@@ -418,9 +419,11 @@ def test_precisions_are_compared_in_two_precisions(net, images):
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_an_audit_makes_a_victim_of_each_net_once(net, few, given, monkeypatch):
+def test_an_audit_makes_a_victim_of_each_net_once(net, few, given, monkeypatch, request):
     """The net and the rival that is given: whatever is behind the door takes the victim."""
     entered = []
+    if not given:  # then transfer trains a pupil, and the ensemble has been asked already
+        request.getfixturevalue("by_pgd")
 
     def counted(model, *rest, **options):
         entered.append(model)
@@ -459,6 +462,7 @@ def test_features_are_what_enters_the_last_product_whatever_it_is_called(net, im
     assert torch.equal(features_of(nn.Softmax(1), x, 10)(x), x.softmax(1))
 
 
+@pytest.mark.usefixtures("by_pgd")
 def test_a_check_that_cannot_run_says_why_and_leaves_the_others_alone(net, few, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("out of order\nand more")
@@ -491,10 +495,11 @@ def test_an_attack_that_cannot_run_is_a_flag(net, few, monkeypatch):
     monkeypatch.setattr(auditing, "attack_by_ensemble", broken)
     found = audit(net, *few, THREAT)
     assert not found.established
-    assert "AutoAttack could not be run: RuntimeError: out of order" in found.verdict
+    assert "AutoAttack fab-t could not be run: RuntimeError: out of order" in found.verdict
     assert found.robust_accuracy < found.clean_accuracy  # PGD has been
 
 
+@pytest.mark.usefixtures("by_pgd")
 def test_ctrl_c_ends_an_audit(net, few, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -509,3 +514,31 @@ def test_an_audit_without_the_extra_is_refused_before_anything_runs(net, few, mo
     monkeypatch.setattr(auditing, "_attack_in_turn", lambda *_: pytest.fail("worked"))
     with pytest.raises(FermiboseError, match=r"pip install 'fermibose\[attacks\]'"):
         audit(net, *few, THREAT)
+
+
+def test_an_interrupted_audit_goes_on_to_the_same_evidence(net, few, tmp_path, monkeypatch):
+    """Ctrl-C in the ninth turn; what was done is not done again. Oracle: an audit left in peace."""
+    path, options = tmp_path / "audit.json", {"square_queries": 20}
+    whole = audit(net, *few, THREAT, **options)
+    asked, names = auditing._asked, []
+
+    def interrupted(name, *rest):
+        names.append(name)
+        if len(names) == 4:
+            raise KeyboardInterrupt
+        return asked(name, *rest)
+
+    monkeypatch.setattr(auditing, "_asked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        audit(net, *few, THREAT, checkpoint=path, **options)
+    attacked = []
+    monkeypatch.setattr(auditing, "_attacked", lambda *_: attacked.append(True))
+    found = audit(net, *few, THREAT, checkpoint=path, **options)
+    assert not attacked
+    assert len(names) == len(set(names)) + 1  # only the one that was interrupted came twice
+    assert json.loads(as_json(found.as_dict())) == json.loads(as_json(whole.as_dict()))
+    with pytest.raises(FermiboseError, match="belongs to an audit with another model"):
+        audit(net, *few, replace(THREAT, epsilon=0.07), checkpoint=path, **options)
+    path.write_text("{}")
+    with pytest.raises(FileFormatError, match="not a readable checkpoint of an audit"):
+        audit(net, *few, THREAT, checkpoint=path, **options)

@@ -1,5 +1,7 @@
 """Baselines that can be attacked. Oracles: scikit-learn's predictions, autograd, plain Adam."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,11 @@ from sklearn.svm import SVC
 from fermibose.attacks import Adversary, ThreatModel, pgd
 from fermibose.attacks.gradient import cross_entropy
 from fermibose.machine import (
+    Augmented,
+    Conv,
+    FermiBoseNet,
     InputNoise,
+    Pointwise,
     Recipe,
     train_kernel_ridge,
     train_logistic,
@@ -152,3 +158,53 @@ def test_the_adversary_climbs_on_where_the_net_is_already_wrong(net, images):
     assert (gain > 0).all()
     assert gain.mean() > 0.5
     assert ((points - x).abs().amax(1) > 0.099).all()
+
+
+def test_a_convolutional_net_learns_by_backpropagation_behind_a_fixed_threshold(data):
+    """Written out with torch's own layers, Adam and cosine schedule, on transformed images."""
+    x, y, x_test, _ = data
+    x, y = x[:120], y[:120]
+
+    def brighter(images, generator):
+        return (images + 0.2 * torch.rand(len(images), 1, generator=generator)).clamp(0, 1)
+
+    recipe = Recipe(
+        (Pointwise(steepness=(9.0, 9.0), thresholds=(0.4, 0.4)), Conv(6, size=3), 20),
+        image_shape=(8, 8), pairing=Augmented((brighter,)), activation="relu", bias=True,
+        epochs=3, batch_size=30, schedule="cosine", seed=1,
+    )  # fmt: skip
+    start = train_mlp(x, y, replace(recipe, epochs=0)).net
+    net = train_mlp(x, y, recipe, learning_rate=0.01).net
+    assert float(net.local_layers[0].steepness) == pytest.approx(9)
+    assert float(net.local_layers[0].threshold) == pytest.approx(0.4)
+
+    _, conv, dense = start.local_layers
+    weights = [
+        p.detach().clone().requires_grad_()
+        for p in (conv.weight, conv.bias, dense.weight, dense.bias, start.readout.weight)
+    ]
+
+    def logits(images):
+        w, b, u, c, v = weights
+        h = torch.sigmoid(9 * (images - 0.4)).view(-1, 1, 8, 8)
+        h = torch.nn.functional.conv2d(h, w, b, padding=1).relu()
+        h = torch.nn.functional.max_pool2d(h, 2).flatten(1)
+        return (h @ u + c).relu() @ v
+
+    generator = torch.Generator().manual_seed(1)
+    FermiBoseNet(64, recipe.hidden, 10, image_shape=(8, 8), bias=True).initialise(generator)
+    adam = torch.optim.Adam(weights, lr=0.01)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, 12)
+    images, labels = torch.tensor(x), torch.tensor(y)
+    for _ in range(3):
+        for index in torch.randperm(120, generator=generator).split(30):
+            adam.zero_grad()
+            seen = brighter(images[index], generator)
+            torch.nn.functional.cross_entropy(logits(seen), labels[index]).backward()
+            adam.step()
+            schedule.step()
+    test = torch.tensor(x_test)
+    with torch.no_grad():
+        wanted = logits(test)
+    torch.testing.assert_close(net(test), wanted, rtol=1e-2, atol=2e-3)
+    assert (start(test) - wanted).abs().max() > 0.1

@@ -48,7 +48,9 @@ def test_without_hidden_layers_the_radius_is_exact(norm):
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize(("hidden", "activation"), [((9,), "half_tanh"), ((7, 5), "tanh")])
+@pytest.mark.parametrize(
+    ("hidden", "activation"), [((9,), "half_tanh"), ((7, 5), "tanh"), ((7, 5), "relu")]
+)
 def test_the_bound_holds_for_gradients_anywhere_in_the_ball(norm, hidden, activation):
     """Autograd at many points of each ball, on nets with biases and with rescaled inputs."""
     net = random_net(4, hidden, 3, activation=activation)
@@ -76,15 +78,18 @@ def test_the_bound_holds_for_gradients_anywhere_in_the_ball(norm, hidden, activa
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize("hidden", [(8,), (6, 6)])
-def test_nothing_inside_the_radius_is_classified_otherwise(norm, hidden):
+@pytest.mark.parametrize("method", ["crown", "lipschitz"])
+@pytest.mark.parametrize(
+    ("hidden", "activation"), [((8,), "half_tanh"), ((6, 6), "half_tanh"), ((8, 6), "relu")]
+)
+def test_nothing_inside_the_radius_is_classified_otherwise(norm, hidden, activation, method):
     """A fine grid over the certified ball in two dimensions, and one that fails further out."""
-    net = random_net(2, hidden, 3, scale=2.0, seed=3)
+    net = random_net(2, hidden, 3, activation=activation, scale=2.0, seed=3)
     x = torch.randn(60, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     net.readout.bias -= net(x).mean(0)  # so that every class wins somewhere
     y = net(x).argmax(1)
     assert len(y.unique()) == 3
-    radius = torch.tensor(certified_radius(net, x, y, norm=norm).radius)
+    radius = torch.tensor(certified_radius(net, x, y, norm=norm, method=method).radius)
     steps = torch.linspace(-1, 1, 81, dtype=torch.float64)
     unit = torch.cartesian_prod(steps, steps)
     unit = unit[unit.norm(ORDER[norm], dim=1) <= 1]

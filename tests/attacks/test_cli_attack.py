@@ -1,5 +1,6 @@
 """``fbm attack`` and ``fbm audit``. Oracles: the library called directly, the files written."""
 
+import importlib
 import json
 import sys
 
@@ -25,6 +26,7 @@ from fermibose.cli.subject import origin
 from fermibose.data import load_dataset, per_class
 from fermibose.errors import InputError
 
+auditing = importlib.import_module("fermibose.attacks.audit")  # which its function hides
 PNG = b"\x89PNG"
 
 
@@ -102,9 +104,9 @@ def test_ctrl_c_keeps_finished_attacks(net, model, first, tmp_path, monkeypatch)
     [
         (
             ("--attack", "one_step_l2"),
-            "one_step_l2 needs a threat model with norm='l2', got 'linf'",
+            "one_step_l2 needs the norm l2, got linf",
         ),
-        (("--attack", "noise"), "gaussian_noise needs a threat model with norm='noise'"),
+        (("--attack", "noise"), "gaussian_noise needs the norm noise, got linf"),
         (("--attack", "auto", "--eps", "0"), "auto_attack needs epsilon > 0"),
     ],
 )
@@ -146,7 +148,7 @@ def test_audit_prints_the_verdict_and_writes_the_evidence(model, tmp_path):
     ("arguments", "message"),
     [
         (("--eps", "-1"), "epsilon must be a finite number >= 0"),
-        (("--norm", "l2", "--attack", "fgsm"), "fgsm needs a threat model with norm='linf'"),
+        (("--norm", "l2", "--attack", "fgsm"), "fgsm needs the norm linf, got l2"),
         (("--data", "mnist5k"), "784 features, but the net takes 64"),
         (("--norm", "l2", "--eps", "1e300"), "and <= 1e+15, got 1e+300"),
         (("--output", "notes"), "nothing can be written to notes (File exists)"),
@@ -214,6 +216,26 @@ def test_flags_and_verdicts_are_printed_as_they_are(model, tmp_path, monkeypatch
     assert run("audit", *options).count("odd [/evidence]") == 2
 
 
+def test_a_net_without_a_certificate_is_audited_all_the_same(digits, tmp_path, monkeypatch):
+    from fermibose.attacks import Audit
+    from fermibose.machine import KernelRidge, Recipe, train
+
+    recipe = Recipe((8,), epochs=1, readout=KernelRidge(1.0, 0.1))
+    folder = tmp_path / "kernel"
+    train(digits.x_train[:60], digits.y_train[:60], recipe).net.save(folder)
+    found = Audit(ThreatModel(), 20, 1.0, 0.5, (), {})
+    monkeypatch.setattr("fermibose.attacks.audit", lambda *_, **__: found)
+    monkeypatch.setattr("fermibose.attacks.draw_audit", lambda *_: None)
+    options = (folder, "--data", "digits", "--per-class", 2, "--output", tmp_path / "out")
+    text = run("audit", *options)
+    assert "Nothing is proved: certificates are for dense layers under a linear readout" in text
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["certified_accuracy"] is None
+    monkeypatch.setattr("fermibose.attacks.fgsm", lambda *_, **__: pytest.fail("it attacks first"))
+    result = CliRunner().invoke(app, ["attack", *map(str, options), "--certify"])
+    assert isinstance(result.exception, InputError)
+    assert "certificates are for dense layers" in str(result.exception)
+
+
 def test_the_largest_strength_is_still_an_attack(net, first):
     """At the bound nothing overflows: every direction of an ℓ2 step leaves the box of images."""
     from fermibose.attacks import LARGEST
@@ -255,7 +277,36 @@ def test_noise_has_no_certificate(model, tmp_path):
     arguments = ["attack", model, "--norm", "noise", "--certify", "--output", output]
     result = CliRunner().invoke(app, [str(part) for part in arguments])
     assert isinstance(result.exception, InputError)
-    assert "a certificate needs a threat model with norm='linf' or norm='l2'" in str(
-        result.exception
-    )
+    assert "a certificate needs the norm linf or l2" in str(result.exception)
     assert not output.exists()
+
+
+def test_ctrl_c_before_anything_is_done_promises_nothing(model, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    for name in ("fgsm", "pgd", "audit"):
+        monkeypatch.setattr(f"fermibose.attacks.{name}", interrupted)
+    text = run("attack", model, *OPTIONS, "--output", tmp_path / "attack", code=130)
+    assert "interrupted; nothing is written" in text
+    text = run("audit", model, *OPTIONS, "--output", tmp_path / "audit", code=130)
+    assert "interrupted; nothing is done yet" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_audit_says_how_to_go_on_and_tidies_up(model, tmp_path, monkeypatch):
+    asked = auditing._asked
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(auditing, "_asked", interrupted)
+    command = ("audit", model, "--data", "digits", "--per-class", 2, "--output", tmp_path)
+    text = run(*command, code=130)
+    assert "audit.checkpoint.json keeps what is done. The same command goes on from there" in text
+    monkeypatch.setattr(auditing, "_asked", asked)
+    monkeypatch.setattr(auditing, "_attacked", interrupted)  # not again
+    run(*command)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.json", "audit.png"]
+    result = CliRunner().invoke(app, [str(part) for part in command])
+    assert "already holds audit.json" in str(result.exception)

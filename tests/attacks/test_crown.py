@@ -12,22 +12,22 @@ from test_linear import best_gain
 
 from fermibose import FermiBoseNet
 from fermibose.attacks import ThreatModel, auto_attack, certified_radius, certify, pgd
-from fermibose.attacks.crown import Crown, Reach, lines
+from fermibose.attacks.crown import LINES, Crown, Reach, lines
 from fermibose.attacks.gradient import margin
 from fermibose.errors import InputError
 from fermibose.machine import Recipe, train
 
-CURVES = {"tanh": (1.0, 0.0), "half_tanh": (0.5, 0.5)}
+CURVES = {"tanh": torch.tanh, "half_tanh": lambda z: 0.5 * z.tanh() + 0.5, "relu": torch.relu}
 
 
-def check_lines(low, high, scale=1.0, shift=0.0):
+def check_lines(low, high, activation="tanh"):
     """On a dense grid of each interval; returns the largest gap between the lines."""
     low, high = (torch.as_tensor(end, dtype=torch.float64)[:, None] for end in (low, high))
-    found = lines(low, high, scale, shift)
+    found = LINES[activation](low, high)
     grid = torch.cat([torch.linspace(0, 1, 1001), torch.logspace(-9, 0, 200)]).double()
     for z in (low + (high - low) * grid, high - (high - low) * grid):
         z = torch.clamp(z, low, high)  # which rounding may have left
-        curve = scale * z.tanh() + shift
+        curve = CURVES[activation](z)
         slack = 1e-14 * (1 + z.abs())
         assert (found.slope * z + found.offset <= curve + slack).all()
         assert (found.upper_slope * z + found.upper_offset >= curve - slack).all()
@@ -42,7 +42,7 @@ def test_the_curve_lies_between_its_lines(seed, activation):
     ends = rng.choice([-1, 1], (20, 2)) * 10 ** rng.uniform(-12, 3, (20, 2))
     ends[:8] = rng.normal(0, 2, (8, 1)) + [[0, 1]] * 10 ** rng.uniform(-14, 1, (8, 1))
     low, high = ends.min(1), ends.max(1)
-    check_lines(low, high, *CURVES[activation])
+    check_lines(low, high, activation)
 
 
 def test_special_intervals():
@@ -57,6 +57,9 @@ def test_special_intervals():
     )
     torch.testing.assert_close(there.slope, mirrored.upper_slope)
     torch.testing.assert_close(there.offset, -mirrored.upper_offset)
+    gap = check_lines(low, high, "relu")
+    assert gap[[0, 1, 2, 4, 7, 8, 10]].max() == 0  # a relu bends nowhere else than at 0
+    assert gap[3] == 1  # at the ends of (−1, 1), where the lower line is 0
 
 
 def test_lines_are_as_near_as_tangents_and_chords():
@@ -140,7 +143,12 @@ def test_one_layer_by_hand(norm):
         assert bound == pytest.approx(min(at), abs=1e-10)
 
 
-NETS = {"one": ((7,), "half_tanh"), "two": ((6, 5), "tanh"), "three": ((6, 5, 4), "half_tanh")}
+NETS = {
+    "one": ((7,), "half_tanh"),
+    "two": ((6, 5), "tanh"),
+    "three": ((6, 5, 4), "half_tanh"),
+    "relu": ((7, 5), "relu"),
+}
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -288,7 +296,7 @@ def test_misclassified_images_and_other_threats(net, images):
     right = certify(net, x, y, ThreatModel("l2", 0.0))
     assert right.accuracy == (net(x).argmax(1) == y).double().mean()
     assert right.as_dict()["certified_accuracy"] == right.accuracy
-    with pytest.raises(InputError, match="a certificate needs a threat model with norm='linf' or"):
+    with pytest.raises(InputError, match="a certificate needs the norm linf or l2"):
         certify(net, x, y, ThreatModel("noise"))
     with pytest.raises(InputError, match="method must be 'crown' or 'lipschitz', got 'milp'"):
         certify(net, x, y, ThreatModel(), method="milp")

@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from fermibose.attacks import ThreatModel, attack_behind, audit, front_end, pgd
+from fermibose.attacks import (
+    ThreatModel,
+    attack_behind,
+    audit,
+    front_end,
+    pgd,
+    unmasked_pgd,
+)
 from fermibose.attacks.front_end import carry_back
 from fermibose.attacks.masking import Probe, cross_entropy_suffices
 from fermibose.attacks.victim import victim_of
@@ -143,3 +150,19 @@ def test_logits_too_small_for_a_cross_entropy_are_flagged(gain, outcome):
     with victim_of(net, x, y, threat) as victim:
         probe = Probe(victim, victim.correct, threat, 0.02, 0)
         assert cross_entropy_suffices(probe).outcome == outcome
+
+
+def test_a_fair_attack_goes_behind_the_threshold_if_there_is_one():
+    rest, w, x = (part.float() for part in linear_behind(2))
+    front = steep(3000.0)  # where the gradient in front is 0 in float32
+    y = (front(x) @ w < 0).long()
+    model, threat = nn.Sequential(front, rest), ThreatModel("linf", 0.1)
+    assert front_end(model)[0] is front
+    fair, masked = unmasked_pgd(model, x, y, threat), pgd(model, x, y, threat)
+    behind = attack_behind(front, rest, x, y, threat)
+    assert torch.equal(fair.robust, behind.robust)
+    assert fair.robust_accuracy < masked.robust_accuracy - 0.1
+    assert front_end(nn.Sequential(rest)) is None
+    other = ThreatModel("l2", 0.1)
+    assert torch.equal(unmasked_pgd(model, x, y, other).robust, pgd(model, x, y, other).robust)
+    assert torch.equal(unmasked_pgd(rest, x, y, threat).robust, pgd(rest, x, y, threat).robust)

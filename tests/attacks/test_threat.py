@@ -11,6 +11,8 @@ from torch import nn
 from fermibose.attacks import (
     Adversary,
     ThreatModel,
+    accuracy_curve,
+    certify,
     check_attack,
     fgsm,
     gaussian_noise,
@@ -116,9 +118,9 @@ def test_a_model_that_returns_nan_is_refused(linear):
 @pytest.mark.parametrize(
     ("attack", "norm", "message"),
     [
-        (fgsm, "l2", "fgsm needs a threat model with norm='linf', got 'l2'"),
+        (fgsm, "l2", "fgsm needs the norm linf, got l2"),
         (one_step_l2, "linf", "one_step_l2 needs"),
-        (pgd, "noise", "norm='linf' or norm='l2'"),
+        (pgd, "noise", "linf or l2"),
         (gaussian_noise, "linf", "gaussian_noise needs"),
     ],
 )
@@ -172,3 +174,12 @@ def test_normalisation_inside_the_model_gives_the_attack_on_its_own_scale(net, i
     large = fgsm(Bytes(), 255 * x, y, ThreatModel("linf", 25.5, (0.0, 255.0)))
     torch.testing.assert_close(large.examples / 255, small.examples)
     assert large.robust_accuracy == small.robust_accuracy
+
+
+ATTACKS = (fgsm, pgd, one_step_l2, gaussian_noise, accuracy_curve, certify)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_word_is_no_threat_model(attack):
+    with pytest.raises(InputError, match=r'like ThreatModel\("linf", 0.1\), got \'linf\''):
+        attack(None, [[0.5]], [0], "linf")

@@ -5,7 +5,13 @@ Any torch module that maps images (n, …) to logits (n, classes) can be attacke
 
 from fermibose.attacks.audit import Audit, audit
 from fermibose.attacks.auto import auto_attack, check_attack
-from fermibose.attacks.certificate import Certificate, Proof, certified_radius, certify
+from fermibose.attacks.certificate import (
+    Certificate,
+    Proof,
+    certified_radius,
+    certify,
+    check_certifiable,
+)
 from fermibose.attacks.curves import (
     PAPER_STRENGTHS,
     Band,
@@ -15,7 +21,7 @@ from fermibose.attacks.curves import (
     robustness_area,
 )
 from fermibose.attacks.figures import AXIS, draw_accuracy, draw_audit, draw_examples
-from fermibose.attacks.front_end import attack_behind, front_end
+from fermibose.attacks.front_end import attack_behind, front_end, unmasked_pgd
 from fermibose.attacks.gradient import (
     Adversary,
     LossName,
@@ -26,6 +32,7 @@ from fermibose.attacks.gradient import (
     pgd,
 )
 from fermibose.attacks.masking import Check
+from fermibose.attacks.readout_choice import ReadoutChoice, ReadoutTrial, choose_readout
 from fermibose.attacks.victim import AttackResult
 from fermibose.threat import LARGEST, ThreatModel
 
@@ -42,6 +49,8 @@ __all__ = [
     "Curve",
     "LossName",
     "Proof",
+    "ReadoutChoice",
+    "ReadoutTrial",
     "ThreatModel",
     "accuracy_curve",
     "attack_behind",
@@ -50,6 +59,8 @@ __all__ = [
     "certified_radius",
     "certify",
     "check_attack",
+    "check_certifiable",
+    "choose_readout",
     "draw_accuracy",
     "draw_audit",
     "draw_examples",
@@ -61,4 +72,5 @@ __all__ = [
     "one_step_l2",
     "pgd",
     "robustness_area",
+    "unmasked_pgd",
 ]

@@ -1,10 +1,13 @@
 """The audit: a robust accuracy, and the evidence for or against believing it."""
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,13 +29,18 @@ from fermibose.attacks.victim import (
     victim_of,
 )
 from fermibose.checks import number, whole
-from fermibose.compute import Advance, progress_bar
-from fermibose.errors import InputError
+from fermibose.compute import Advance, fraction, progress_bar
+from fermibose.errors import FermiboseError, FileFormatError, InputError
+from fermibose.files import read_json, write_json
+from fermibose.summary import Summarised, table
 from fermibose.threat import Images, ThreatModel
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-@dataclass(frozen=True)
-class Audit:
+
+@dataclass(frozen=True, repr=False)
+class Audit(Summarised):
     """The verdict on a robust accuracy, with the evidence."""
 
     threat: ThreatModel
@@ -41,6 +49,18 @@ class Audit:
     robust_accuracy: float  # the worst case per example over everything that was run
     checks: tuple[Check, ...]
     parameters: dict[str, Any]
+
+    @property
+    def summary(self) -> str:
+        """The headline, and how the checks ended."""
+        ends = [check.outcome for check in self.checks]
+        counts = [f"{ends.count(end)} {end}" for end in dict.fromkeys(ends)]
+        return f"{self.headline}; {len(ends)} checks: {', '.join(counts)}"
+
+    def to_frame(self) -> "DataFrame":
+        """The checks: name, outcome, evidence."""
+        names = ("name", "outcome", "evidence")
+        return table({name: [getattr(check, name) for check in self.checks] for name in names})
 
     @property
     def established(self) -> bool:
@@ -104,6 +124,7 @@ def audit(
     tolerance: float = 0.02,
     square_queries: int = QUERIES,
     seed: int = 0,
+    checkpoint: str | Path | None = None,
     show: bool | None = None,
 ) -> Audit:
     """Attack with everything, and check whether the outcome can be trusted.
@@ -114,7 +135,8 @@ def audit(
     ``tolerance`` of them, or by one image. rival: a net trained independently on the same problem,
     for transfer (by default a small net learns from the model's answers). features: what the
     binarisation test reads out (by default what enters the model's last product with a matrix).
-    square_queries: as in ``auto_attack``.
+    square_queries: as in ``auto_attack``. checkpoint: a file that keeps every attack and check as
+    it finishes, to go on from after Ctrl-C or a crash; remove it when the audit is done.
     """
     check_attack("audit", threat)
     whole("probe", probe, least=10)
@@ -130,23 +152,81 @@ def audit(
         if rival is not None:  # one that cannot serve is refused now, too
             other = stack.enter_context(victim_of(rival, victim.x, victim.y, threat)).part(sample)
         witness = Witness.of(victim.part(sample), threat, seed)
+        parameters = {"probe": len(sample), "tolerance": tolerance}
+        parameters |= {"square_queries": square_queries, "seed": seed}
         questions = _questions(witness, other, features)
-        white_box = _white_box(victim.classes, seed)
-        turns = len(white_box) + 1 + len(questions)
-        advance = stack.enter_context(progress_bar("audit", turns, show=show))
-        withstood, flags = _attack_in_turn(victim, victim.correct, threat, white_box, advance)
-        square = {SQUARE: _square(seed, square_queries)}
-        robust, more_flags = _attack_in_turn(victim, withstood, threat, square, advance)
+        white_box = _white_box(victim.classes, seed, show)
+        known = _fingerprint(victim, other, witness, threat, parameters, features)
+        turns = _Turns(checkpoint, known)
+        left = len(white_box) + 1 + len(questions) - len(turns.kept["turns"])
+        turns.advance = stack.enter_context(progress_bar("audit", left, show=show))
+        withstood, flags = _attack_in_turn(victim, victim.correct, threat, white_box, turns)
+        square = {SQUARE: _square(seed, square_queries, show)}
+        robust, more_flags = _attack_in_turn(victim, withstood, threat, square, turns)
         done = [black_box.square(withstood, robust, tolerance), no_flags(flags | more_flags)]
         looked_at = Probe(victim.part(sample), withstood[sample], threat, tolerance, seed)
         for name, question in questions.items():
-            advance(status=name)
-            done.append(_asked(name, question, looked_at))
-    robust[sample[looked_at.fooled]] = False
-    clean, left = (float(part.double().mean()) for part in (victim.correct, robust))
-    parameters = {"probe": len(sample), "tolerance": tolerance}
-    parameters |= {"square_queries": square_queries, "seed": seed}
-    return Audit(threat, len(robust), clean, left, tuple(done), parameters)
+            asked = turns.take(name, partial(_asked, name, question, looked_at))
+            done.append(Check(**asked["check"]))
+            robust[sample[asked["fooled"]]] = False
+    clean, withstand = (fraction(part) for part in (victim.correct, robust))
+    return Audit(threat, len(robust), clean, withstand, tuple(done), parameters)
+
+
+class _Turns:
+    """The attacks and checks in turn, each kept in the checkpoint, if there is one, once done."""
+
+    advance: Advance  # moves the bar
+
+    def __init__(self, checkpoint: str | Path | None, known: str) -> None:
+        self.path = None if checkpoint is None else Path(checkpoint)
+        self.kept: dict[str, Any] = {"audit": known, "turns": {}}
+        if self.path is not None and self.path.exists():
+            try:
+                kept = read_json(self.path.read_bytes())
+                same, self.kept = kept["audit"] == known, {**kept, "turns": dict(kept["turns"])}
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise FileFormatError(
+                    f"{self.path} is not a readable checkpoint of an audit ({error}); remove it to "
+                    "start afresh"
+                ) from error
+            if not same:
+                raise FermiboseError(
+                    f"the checkpoint {self.path} belongs to an audit with another model, other "
+                    "images, settings or version; audit the same, or remove it to start afresh"
+                )
+
+    def take(self, name: str, turn: Callable[[], dict[str, Any]]) -> Any:
+        """What comes of a turn, plain values: taken now, or before."""
+        turns = self.kept["turns"]
+        if name not in turns:
+            self.advance(0, status=name)
+            turns[name] = turn()
+            if self.path is not None:
+                write_json(self.path, self.kept)
+            self.advance(status=name)
+        return turns[name]
+
+
+def _fingerprint(
+    victim: Victim,
+    rival: Victim | None,
+    witness: Witness,
+    threat: ThreatModel,
+    parameters: dict[str, Any],
+    features: Callable[[Tensor], Tensor] | None,
+) -> str:
+    """Hash of what an audit depends on; models count by what they answer, features by their name.
+
+    The answers of the witness are those of a model that is a function; of any other no two agree.
+    """
+    named = None if features is None else getattr(features, "__qualname__", repr(features))
+    plain = [threat.as_dict(), parameters, named, versions()]
+    digest = hashlib.sha256(json.dumps(plain).encode())
+    others = () if rival is None else (rival.correct,)
+    for tensor in (victim.x, victim.y, victim.correct, witness.answers, *others):
+        digest.update(tensor.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 SQUARE = "Square"  # the attack that sees no gradient, and is therefore the judge of the others
@@ -177,57 +257,70 @@ def _questions(
     }
 
 
-def _asked(name: str, question: Question, probe: Probe) -> Check:
-    """The check; one that fails to run says why, and leaves the others alone.
+def _asked(name: str, question: Question, probe: Probe) -> dict[str, Any]:
+    """The check, and the images of the probe that anything has fooled so far.
 
-    Without the two that everything rests on nothing is established.
+    One that fails to run says why, and leaves the others alone; without the two that everything
+    rests on nothing is established.
     """
     try:
-        return question(probe)
+        check = question(probe)
     except Exception as error:  # of the model's own making
         why = f"could not be checked: {type(error).__name__}: {error}".splitlines()[0]
-        return Check(name, False if name in (SAME, GRADIENT) else None, why)
+        check = Check(name, False if name in (SAME, GRADIENT) else None, why)
+    return {"check": vars(check), "fooled": probe.fooled.nonzero()[:, 0].tolist()}
 
 
 Attack = Callable[[Victim, ThreatModel], AttackResult]
 
 
-def _white_box(classes: int, seed: int) -> dict[str, Attack]:
-    """The attacks that use the gradient by name, in the order in which they run."""
-    chosen = [attack for attack in ensemble(classes) if attack != "square"]
+def _white_box(classes: int, seed: int, show: bool | None) -> dict[str, Attack]:
+    """The attacks that use the gradient by name, in the order in which they run.
+
+    Those of AutoAttack one by one: each takes those that withstood the ones before, as together.
+    """
     ascent = pgd_ascent(restarts=2)
-    return {
-        "PGD": partial(attack_by_gradient, "pgd", ascent=ascent, seed=seed, show=False),
-        "AutoAttack": partial(attack_by_ensemble, attacks=chosen, seed=seed, show=False),
+    pgd: Attack = partial(attack_by_gradient, "pgd", ascent=ascent, seed=seed, show=show)
+    return {"PGD": pgd} | {
+        f"AutoAttack {attack}": partial(attack_by_ensemble, attacks=[attack], seed=seed, show=show)
+        for attack in ensemble(classes)
+        if attack != "square"
     }
 
 
-def _square(seed: int, queries: int) -> Attack:
+def _square(seed: int, queries: int, show: bool | None) -> Attack:
     return partial(
-        attack_by_ensemble, attacks=["square"], square_queries=queries, seed=seed, show=False
+        attack_by_ensemble, attacks=["square"], square_queries=queries, seed=seed, show=show
     )
 
 
 def _attack_in_turn(
-    victim: Victim, left: Tensor, threat: ThreatModel, attacks: dict[str, Attack], advance: Advance
+    victim: Victim, left: Tensor, threat: ThreatModel, attacks: dict[str, Attack], turns: _Turns
 ) -> tuple[Tensor, dict[str, None]]:
     """Who of those that are ``left`` withstands all attacks (n,), and their flags, each once."""
     robust, flags = left.clone(), dict[str, None]()
     for name, attack in attacks.items():
-        advance(status=name)
         rows = robust.nonzero()[:, 0]
-        if not len(rows):
-            continue
-        try:
-            found = attack(victim.part(rows), threat)
-        except Exception as error:  # of the model's own making
-            why = f"{type(error).__name__}: {error}".splitlines()[0]
-            flags[f"{name} could not be run: {why}"] = None
-            continue
-        robust[rows] = found.robust
-        # Zero gradients are the matter of a check of their own, which has a tolerance.
-        flags |= {flag: None for flag in found.flags if not flag.startswith(ZERO_GRADIENT)}
+        found = turns.take(name, partial(_attacked, name, attack, victim.part(rows), threat))
+        robust = torch.zeros_like(left)
+        robust[rows[found["withstood"]]] = True
+        flags |= dict.fromkeys(found["flags"])
     return robust, flags
+
+
+def _attacked(name: str, attack: Attack, victim: Victim, threat: ThreatModel) -> dict[str, Any]:
+    """Who withstands the attack, by number, and its flags."""
+    everyone = list(range(len(victim.y)))
+    if not everyone:
+        return {"withstood": [], "flags": []}
+    try:
+        found = attack(victim, threat)
+    except Exception as error:  # of the model's own making
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        return {"withstood": everyone, "flags": [f"{name} could not be run: {why}"]}
+    # Zero gradients are the matter of a check of their own, which has a tolerance.
+    flags = [flag for flag in found.flags if not flag.startswith(ZERO_GRADIENT)]
+    return {"withstood": found.robust.nonzero()[:, 0].tolist(), "flags": flags}
 
 
 def no_flags(flags: Iterable[str]) -> Check:

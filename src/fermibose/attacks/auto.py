@@ -24,7 +24,7 @@ from fermibose.attacks.victim import (
 from fermibose.checks import whole
 from fermibose.compute import Advance, progress_bar
 from fermibose.errors import FermiboseError, InputError
-from fermibose.threat import Images, ThreatModel, ball_around
+from fermibose.threat import Images, ThreatModel, ball_around, require
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 KNOWN = {*STANDARD, "apgd-dlr", "fab"}
@@ -85,7 +85,7 @@ def check_attack(attack: str, threat: ThreatModel) -> None:
     A norm it is not made for, a strength of 0 that leaves it nothing to do, an extra that is not
     installed.
     """
-    threat.require(attack)
+    require(threat, attack)
     if attack in ("auto_attack", "audit"):
         _reference()
 
@@ -114,6 +114,7 @@ def attack_by_ensemble(
         torch.random.fork_rng(devices=[]),  # the reference seeds torch's global generator
     ):
         frame = Frame.around(victim.x, victim.model, threat)
+        frame.tell = bar
         if len(rows) and chosen:
             settings = {"attacks": list(chosen), "seed": int(seed), "device": victim.x.device}
             adversary = _within(threat, frame, settings)
@@ -265,6 +266,8 @@ class Frame(nn.Module):
         self.side = max(5, math.isqrt(self.features - 1) + 1)
         self.is_image = len(shape) == 3 and min(shape[1:]) >= 5
         self.undefined = 0  # points at which the model returned NaN
+        self.asked = 0  # how often the model was asked, about a batch each time
+        self.tell: Advance | None = None  # hears of that
 
     @classmethod
     def around(cls, x: Tensor, model: nn.Module, threat: ThreatModel) -> "Frame":
@@ -290,6 +293,9 @@ class Frame(nn.Module):
 
     def forward(self, unit: Tensor) -> Tensor:
         """Logits."""
+        self.asked += 1
+        if self.tell is not None:  # one attack on one batch may take minutes
+            self.tell(0, status=f"model asked {self.asked} times")
         logits: Tensor = self.model(self.leave(unit))
         self.undefined += int((undefined(logits) & unit.flatten(1).isfinite().all(1)).sum())
         return logits

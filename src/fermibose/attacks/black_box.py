@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from fermibose.attacks.gradient import Adversary, margin
 from fermibose.attacks.masking import Check, Probe, percent
 from fermibose.attacks.victim import Victim, misclassified, seeded
+from fermibose.compute import fraction
 from fermibose.threat import ThreatModel, ball_around
 
 HIDDEN, ROUNDS = 200, 400  # units of the pupil, and its steps of Adam
@@ -17,7 +18,7 @@ STEPS, PAIRS = 25, 50  # of a climb by finite differences, and comparisons for e
 
 def square(before: Tensor, after: Tensor, tolerance: float) -> Check:
     """Square sees no gradient: it must not fool whom the white-box attacks could not."""
-    missed = float((before & ~after).double().mean())
+    missed = fraction(before & ~after)
     return Check(
         "white box beats Square",
         missed * len(before) <= max(1, tolerance * len(before)) + 1e-6,
@@ -43,7 +44,7 @@ def transfer(probe: Probe, rival: Victim | None) -> Check:
     foreign = Adversary(probe.threat, steps=40)(model, inputs, labels, generator)
     missed = probe.missed(foreign)
     with torch.no_grad():
-        total = float(misclassified(victim.model(foreign.to(victim.x)), victim.y).double().mean())
+        total = fraction(misclassified(victim.model(foreign.to(victim.x)), victim.y))
     return Check(
         "white box beats transfer",
         probe.allows(missed),
@@ -97,8 +98,8 @@ def finite_differences(probe: Probe) -> Check:
     """
     victim, threat = probe.victim, probe.threat
     survivors = probe.withstood.nonzero()[:, 0]
-    some = torch.linspace(0, len(survivors) - 1, min(SURVIVORS, len(survivors)))
-    tried = survivors[some.round().long().to(survivors.device)]
+    many, device = min(SURVIVORS, len(survivors)), survivors.device
+    tried = survivors[torch.linspace(0, len(survivors) - 1, many, device=device).round().long()]
     points, missed = victim.x.clone(), 0.0
     for span in SPANS if len(tried) else ():
         points[tried] = _climb_blindly(victim.part(tried), threat, span, probe.seed)

@@ -18,7 +18,8 @@ from fermibose.checks import choice
 from fermibose.compute import progress_bar
 from fermibose.errors import InputError
 from fermibose.machine import FermiBoseNet
-from fermibose.threat import Images, ThreatModel
+from fermibose.summary import Summarised
+from fermibose.threat import Images, ThreatModel, require
 
 _BISECTIONS = 14  # radii come out within 2⁻¹⁴ of their upper limit, from below
 _DOUBLINGS = 20  # of that limit, where a bound holds beyond the radius of the linearised margins
@@ -29,14 +30,22 @@ Bounds = tuple[float, float]
 _ANYWHERE: Bounds = (-math.inf, math.inf)
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(Summarised):
     """Certified radii of n images: no input closer than that is classified otherwise."""
 
     norm: Literal["linf", "l2"]
     radius: npt.NDArray[np.float64]  # (n,), 0 where the image is misclassified
     method: Method = "lipschitz"
     bounds: Bounds = _ANYWHERE  # of the inputs for which it holds
+
+    @property
+    def summary(self) -> str:
+        """How far it reaches."""
+        return (
+            f"{self.norm} radii of {len(self.radius)} images by {self.method}: median "
+            f"{np.median(self.radius):.4g}, largest {self.radius.max():.4g}"
+        )
 
     def accuracy(self, epsilons: float | Sequence[float]) -> npt.NDArray[np.float64]:
         """Certified accuracy at each ε: a lower bound for every attack's robust accuracy."""
@@ -64,14 +73,22 @@ class Certificate:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Proof:
+@dataclass(frozen=True, eq=False, repr=False)
+class Proof(Summarised):
     """What is proved of n images under one threat: no input it allows is classified otherwise."""
 
     threat: ThreatModel
     method: Method
     correct: npt.NDArray[np.bool_]  # (n,) classified correctly without attack
     margin: npt.NDArray[np.float64]  # (n,) lower bound of min_k (z_y − z_k) over the whole ball
+
+    @property
+    def summary(self) -> str:
+        """How much is proved."""
+        return (
+            f"{100 * self.accuracy:.1f} % of {len(self.margin)} images withstand any attack within "
+            f"{self.threat.norm} {self.threat.epsilon:g} (clean {100 * self.correct.mean():.1f} %)"
+        )
 
     @property
     def certain(self) -> npt.NDArray[np.bool_]:
@@ -128,14 +145,14 @@ def certify(
     or "lipschitz", as explained in :func:`certified_radius`, which makes no use of the bounds of
     the inputs.
     """
-    threat.require("a certificate", "linf", "l2")
+    require(threat, "a certificate", "linf", "l2")
     with _prover(net, x, y, threat, method, batch_size) as (victim, bounded):
         margin = np.empty(len(victim.y))
-        chunks = victim.batches(torch.arange(len(victim.y)))
+        chunks = victim.batches(torch.arange(len(victim.y), device=victim.y.device))
         with progress_bar(f"{method} {threat.norm}", len(chunks), show=show) as advance:
             for rows in chunks:
                 epsilon = torch.full_like(victim.y[rows], threat.epsilon, dtype=victim.x.dtype)
-                margin[rows.numpy()] = bounded(rows).lowest(epsilon).amin(1).cpu().numpy()
+                margin[rows.cpu().numpy()] = bounded(rows).lowest(epsilon).amin(1).cpu().numpy()
                 advance()
         return Proof(threat, method, victim.correct.cpu().numpy(), margin)
 
@@ -187,6 +204,17 @@ def certified_radius(
     return Certificate(norm, radius, method, threat.bounds)
 
 
+def check_certifiable(net: Any) -> None:
+    """InputError if there is no certificate for a net of that kind."""
+    if not isinstance(net, FermiBoseNet):
+        raise InputError(f"certificates are for FermiBoseNet, got {type(net).__name__}")
+    if net.config["kernel"] or not all(isinstance(h, int) for h in net.config["hidden"]):
+        raise InputError(
+            "certificates are for dense layers under a linear readout; this net has a convolution, "
+            "a threshold or a kernel, for which there are attacks only"
+        )
+
+
 class Bound(Protocol):
     """Lower bounds on the margins of a batch of images."""
 
@@ -204,13 +232,7 @@ def _prover(
     batch_size: int,
 ) -> Iterator[tuple[Victim, Callable[[Tensor], Bound]]]:
     """The net in float64 with its images, and what bounds the margins of some of them."""
-    if not isinstance(net, FermiBoseNet):
-        raise InputError(f"certificates are for FermiBoseNet, got {type(net).__name__}")
-    if net.config["kernel"] or not all(isinstance(h, int) for h in net.config["hidden"]):
-        raise InputError(
-            "certificates are for dense layers under a linear readout; this net has a convolution, "
-            "a threshold or a kernel: attack it instead"
-        )
+    check_certifiable(net)
     choice("method", method, get_args(Method))
     with (
         victim_of(net, x, y, threat, dtype=torch.float64, batch_size=batch_size) as victim,
@@ -312,14 +334,14 @@ class _Bound:
 def _slope_interval(activation: Any, low: Tensor, high: Tensor) -> Interval:
     """Interval of φ' while h runs from ``low`` to ``high``.
 
-    φ' written through h is a parabola that peaks at the middle of the range of h, so its extremes
-    are at the ends, or at that middle if it lies between.
+    φ' rises up to z = 0 and does not rise beyond it, or never falls: its extremes are at the ends,
+    or there if it lies between.
     """
-    middle = activation.apply(torch.zeros_like(low))  # both activations peak at z = 0
+    middle = activation.apply(torch.zeros_like(low))
 
     def slope(h: Tensor) -> Tensor:
         return activation.pull_back_(torch.ones_like(h), h)  # type: ignore[no-any-return]
 
-    at_low, at_high, peak = slope(low), slope(high), slope(torch.clamp(middle, low, high))
-    least = torch.minimum(at_low, at_high)
-    return Interval((peak + least) / 2, (peak - least) / 2)
+    ends = [slope(low), slope(high), slope(torch.clamp(middle, low, high))]
+    least, most = torch.stack(ends[:2]).amin(0), torch.stack(ends).amax(0)
+    return Interval((most + least) / 2, (most - least) / 2)

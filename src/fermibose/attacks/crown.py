@@ -11,17 +11,16 @@ another, the pre-activations of every layer (their l and u) and the margins z_y 
 2018). With no hidden layer the bound is exact.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fermibose import checks
-from fermibose.errors import InputError
 from fermibose.threat import fill
 
-# φ = scale·tanh + shift
-_AS_TANH = {"tanh": (1.0, 0.0), "half_tanh": (0.5, 0.5)}
 _ENTRIES = 1 << 24  # of the rows of a block: 128 MB each of a handful of temporary tensors
 _TOUCHES = 3  # rounds that find where a tangent touches; from the first on the error is squared
 
@@ -77,6 +76,25 @@ def _least_offset(slope: Tensor, low: Tensor, high: Tensor) -> Tensor:
     peak = torch.clamp(peak, low, high)
     heights = [z.tanh() - slope * z for z in (low, high, peak)]
     return torch.maximum(torch.maximum(heights[0], heights[1]), heights[2])
+
+
+def relu_lines(low: Tensor, high: Tensor) -> Lines:
+    """Lines below and above max(0, z), low ≤ z ≤ high.
+
+    The upper one is the chord; the lower one, where z may have either sign, is 0 or z, whichever
+    leaves the smaller gap.
+    """
+    up, down = high.clamp(min=0), low.clamp(max=0).neg_()
+    chord = torch.where(up > 0, up / (up + down), 0.0)  # 1 where z cannot be negative
+    lower = torch.where(down == 0, chord, (up > down).to(low))
+    return Lines(lower, torch.zeros_like(low), chord, chord * down)
+
+
+LINES: dict[str, Callable[[Tensor, Tensor], Lines]] = {
+    "tanh": lines,
+    "half_tanh": partial(lines, scale=0.5, shift=0.5),
+    "relu": relu_lines,
+}
 
 
 class Reach:
@@ -148,13 +166,7 @@ class Crown:
             rows, constant = maps[0]
             maps[0] = (rows * net.gain, constant - rows @ (net.offset * net.gain))
         self.layers, (readout, logit_bias) = maps[:-1], maps[-1]
-        names = [layer.activation.name for layer in net.local_layers]
-        if unknown := sorted(set(names) - set(_AS_TANH)):
-            raise InputError(
-                f"there are no lines that bound the activation {unknown[0]!r}; take "
-                'method="lipschitz"'
-            )
-        self.activations = [_AS_TANH[name] for name in names]
+        self.activations = [LINES[layer.activation.name] for layer in net.local_layers]
         rivals = torch.arange(len(readout), device=y.device) != y[:, None]  # (B, K)
         others = rivals.nonzero()[:, 1].view(len(y), -1)  # (B, K−1)
         self.probes = readout[y][:, None] - readout[others]  # ∂m_k/∂h, (B, K−1, units)
@@ -167,10 +179,10 @@ class Crown:
         reach = Reach(self.x, epsilon, self.norm, self.bounds)
         relaxed: list[Lines] = []
         size = reach.size
-        for (rows, constant), (scale, shift) in zip(self.layers, self.activations, strict=True):
+        for (rows, constant), between in zip(self.layers, self.activations, strict=True):
             low = self._blocks(rows, constant, reach, relaxed, size)
             high = -self._blocks(-rows, -constant, reach, relaxed, size)
-            found = lines(low, high, scale, shift)
+            found = between(low, high)
             size = (size @ rows.abs().T + constant.abs()) * found.slope.maximum(found.upper_slope)
             size += found.offset.abs().maximum(found.upper_offset.abs())
             relaxed.append(found)

@@ -5,7 +5,7 @@ All strengths are measured in one pass where the attack allows it.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,11 @@ from fermibose.checks import choice, number
 from fermibose.compute import progress_bar
 from fermibose.errors import InputError
 from fermibose.statistics import summary
-from fermibose.threat import LARGEST, Images, ThreatModel, ball_around
+from fermibose.summary import Summarised, table
+from fermibose.threat import LARGEST, Images, ThreatModel, ball_around, require
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Floats = npt.NDArray[np.float64]
 CurveAttack = Literal["one_step", "pgd", "noise"]
@@ -40,8 +44,8 @@ CurveAttack = Literal["one_step", "pgd", "noise"]
 PAPER_STRENGTHS: tuple[float, ...] = tuple(k / 100 for k in range(80))  # ε = 0, 0.01, …, 0.79
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
+@dataclass(frozen=True, eq=False, repr=False)
+class Curve(Summarised):
     """Accuracy at each strength, from which images withstand the attack at exactly that ε."""
 
     attack: str
@@ -50,6 +54,17 @@ class Curve:
     robust: npt.NDArray[np.bool_]  # (strengths, n)
     parameters: dict[str, Any]
     flags: tuple[str, ...] = ()  # reasons not to trust the curve
+
+    @property
+    def summary(self) -> str:
+        """From where to where the accuracy falls."""
+        ends = [f"{100 * self.accuracy[k]:.1f} % at ε = {self.epsilons[k]:g}" for k in (0, -1)]
+        return f"{self.attack}, {self.robust.shape[1]} images: {' … '.join(ends)}"
+
+    def to_frame(self) -> "DataFrame":
+        """Accuracy and its worst case at each ε."""
+        columns = {"epsilon": self.epsilons, "accuracy": self.accuracy}
+        return table(columns | {"worst_case": self.worst_case})
 
     @property
     def accuracy(self) -> Floats:
@@ -142,8 +157,9 @@ def accuracy_curve(
     as restarts says.
     """
     strengths = checked_strengths(epsilons)
-    attack = attack or ("noise" if threat.norm == "noise" else "one_step")
-    threat.require(choice("attack", attack, get_args(CurveAttack)))
+    if attack is None:
+        attack = "noise" if getattr(threat, "norm", None) == "noise" else "one_step"
+    require(threat, choice("attack", attack, get_args(CurveAttack)))
     ascent = _ascent(attack, loss, steps, restarts)
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
         if attack == "pgd":

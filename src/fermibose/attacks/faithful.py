@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fermibose.attacks.gradient import Ascent, climb, margin
 from fermibose.attacks.masking import Check, Probe, percent
 from fermibose.attacks.victim import Adapted, Victim, seeded
+from fermibose.compute import fraction, widest
 from fermibose.threat import ThreatModel, ball_around
 
 # How much is asked, and what counts as different: benchmarks/audit.py judges it on models of known
@@ -55,13 +56,13 @@ def same_answers(probe: Probe, witness: Witness) -> Check:
     A model that is none is random, counts, remembers or compares: what one attack saw of it is not
     what another will see.
     """
-    points, first = witness.points, witness.answers.double()
+    points, first = witness.points, witness.answers.to(widest(witness.answers.device))
     size = float((first - first.mean(1, keepdim=True)).abs().mean())
     rounding = 64 * torch.finfo(points.dtype).eps * float(first.abs().max())
     differ: dict[str, float] = {}
     for way, rows, answers in _ways_to_ask(probe, points):
-        apart = (answers.double() - first[rows]).abs().amax(1)
-        share = float((~(apart <= SAME * size + rounding)).double().mean())
+        apart = (answers.to(first.dtype) - first[rows]).abs().amax(1)
+        share = fraction(~(apart <= SAME * size + rounding))
         differ[way] = max(share, differ.get(way, 0.0))
     worst = max(differ, key=lambda way: differ[way])
     found = f"{percent(differ[worst])} of the answers differ when asked {worst}"
@@ -77,10 +78,10 @@ def _ways_to_ask(probe: Probe, points: Tensor) -> Iterator[tuple[str, Tensor, Te
     """A way, the numbers of the points, and their answers."""
     model, device = probe.victim.model, points.device
     rows = torch.arange(len(points), device=device)
-    generator = seeded(probe.seed)
+    generator = seeded(probe.seed, device)
     for _ in range(REPEATS):
         yield "again, after the attacks", rows, _ask(model, points)
-    shuffled = torch.randperm(len(points), generator=generator).to(device)
+    shuffled = torch.randperm(len(points), generator=generator, device=device)
     yield "in another order", shuffled, _ask(model, points[shuffled])
     for part in shuffled.split(7):
         yield "in small groups", part, _ask(model, points[part])
@@ -102,8 +103,9 @@ def true_gradient(probe: Probe) -> Check:
     finer pieces; jumps, and gradients of something else, no refinement mends.
     """
     name = "gradient is that of the answers"
-    rows = torch.linspace(0, len(probe.withstood) - 1, min(PATHS, len(probe.withstood)))
-    victim = probe.victim.part(rows.round().long().to(probe.victim.x.device))
+    count, device = len(probe.withstood), probe.victim.x.device
+    rows = torch.linspace(0, count - 1, min(PATHS, count), device=device)
+    victim = probe.victim.part(rows.round().long())
     double = victim.converted(torch.float64)
     answers = victim if isinstance(double.model, Adapted) else double
     errors: dict[str, list[float]] = {}
@@ -145,7 +147,8 @@ class _Path:
     def points(self, segments: int) -> Tensor:
         """(B·(segments + 1), …), those of one path after another."""
         shape = (1, -1, *[1] * (self.start.ndim - 1))
-        share = torch.linspace(0, 1, segments + 1).to(self.start).view(shape)
+        share = torch.linspace(0, 1, segments + 1, device=self.start.device)
+        share = share.to(self.start.dtype).view(shape)
         return torch.lerp(self.start[:, None], self.end[:, None], share).flatten(0, 1)
 
 
@@ -156,7 +159,7 @@ def _paths(victim: Victim, threat: ThreatModel, generator: torch.Generator) -> I
     attacked = climb(victim.model, x, y, threat, loss=margin, ascent=ascent, generator=generator)
     logits = _ask(victim.model, attacked.points)
     rival = logits.scatter(1, y[:, None], -torch.inf).argmax(1)
-    aim = torch.eye(victim.classes).to(logits)
+    aim = torch.eye(victim.classes, dtype=logits.dtype, device=logits.device)
     yield _Path("of the attack", x, attacked.points, aim[rival] - aim[y])
     direction, weight = (
         torch.randn(like.shape, generator=generator, dtype=x.dtype, device=x.device)

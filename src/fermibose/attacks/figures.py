@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from fermibose.attacks.victim import AttackResult
 from fermibose.plotting import COLOURS, figure
 from fermibose.threat import Images
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 AXIS = {"linf": "ε (ℓ∞)", "l2": "ε (ℓ2)", "noise": "standard deviation of the noise"}
 _COLOURS = [COLOURS[name] for name in ("machine", "baseline", "boson", "fermion", "highlight")]
 _OUTCOMES = {"passed": "boson", "inconclusive": "highlight", "FAILED": "baseline"}
@@ -22,16 +25,16 @@ _PICTURES = 10
 
 def draw_accuracy(
     panels: Mapping[str, Mapping[str, Curve | Band]],
-    path: str | Path,
+    path: str | Path | None,
     *,
     axes_labels: Sequence[str],
     points: Sequence[AttackResult] = (),
-) -> None:
+) -> "Figure":
     """Accuracy against strength: one panel per title, one line per name; bands are shaded.
 
     points: results to mark in the first panel, at their ε.
     """
-    with figure(path, columns=len(panels)) as (_, grid):
+    with figure(path, columns=len(panels)) as (fig, grid):
         drawn = np.atleast_1d(grid).ravel()
         for axes, (title, curves), label in zip(drawn, panels.items(), axes_labels, strict=True):
             for (name, curve), colour in zip(curves.items(), _COLOURS, strict=False):
@@ -53,6 +56,7 @@ def draw_accuracy(
                 label=f"{result.attack}: {100 * result.robust_accuracy:.1f} %",
             )
         drawn[0].legend(loc="upper right")
+    return fig
 
 
 def draw_examples(
@@ -60,11 +64,11 @@ def draw_examples(
     x: Images,
     y: Images,
     result: AttackResult,
-    path: str | Path,
+    path: str | Path | None,
     *,
     image_shape: tuple[int, int],
     classes: Sequence[Any],
-) -> None:
+) -> "Figure":
     """Images beside the worst examples found, with what the model takes them for.
 
     One image of each class where there is one, fooled if possible.
@@ -97,23 +101,24 @@ def draw_examples(
         if result.threat.norm == "noise":
             strength = f"noise {result.threat.epsilon:g}"
         fig.suptitle(f"{result.attack}, {strength}: label, and what the model takes it for")
+    return fig
 
 
-def draw_audit(audit: Audit, path: str | Path) -> None:
+def draw_audit(audit: Audit, path: str | Path | None) -> "Figure":
     """The curves an audit looked at, and its checks one by one."""
     numbers = {check.name: check.numbers for check in audit.checks}
     with figure(path, columns=2, size=(12.5, 4.4)) as (fig, grid):
         left, right = grid[0]
         curve = numbers["monotone in ε"] or {"epsilons": [], "accuracy": []}  # if not checked
         left.plot(
-            curve["epsilons"], 100 * np.array(curve["accuracy"]), "o-",
-            color=COLOURS["machine"], label="PGD-40, images that are correct without attack",
+            curve["epsilons"], 100 * audit.clean_accuracy * np.array(curve["accuracy"]), "o-",
+            color=COLOURS["machine"], label=f"PGD-40, from {audit.parameters['probe']} images",
         )  # fmt: skip
         left.plot(
-            [audit.threat.epsilon], [100 * audit.robust_accuracy / audit.clean_accuracy], "x",
-            color=COLOURS["baseline"], label="everything",
+            [audit.threat.epsilon], [100 * audit.robust_accuracy], "x",
+            color=COLOURS["baseline"], label=f"all attacks, all {audit.images} images",
         )  # fmt: skip
-        left.set(xlabel=AXIS[audit.threat.norm], ylabel="still correct (%)", ylim=(0, 103))
+        left.set(xlabel=AXIS[audit.threat.norm], ylabel="accuracy (% of all images)", ylim=(0, 103))
         left.legend(loc="upper right")
         right.axis("off")
         height = 1 / len(audit.checks)
@@ -128,6 +133,7 @@ def draw_audit(audit: Audit, path: str | Path) -> None:
                 0.15, level - 0.24 * height, evidence, size=6.8, color=COLOURS["published"], **style
             )
         fig.suptitle(audit.headline, size=11)
+    return fig
 
 
 def _one_of_each_class(labels: torch.Tensor, result: AttackResult) -> torch.Tensor:

@@ -13,16 +13,18 @@ bisection.
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fermibose.attacks.gradient import PGD_LOSSES, PGD_STEPS, PgdLoss, pgd_ascent, tries_of
+from fermibose.attacks.gradient import PGD_LOSSES, PGD_STEPS, PgdLoss, pgd, pgd_ascent, tries_of
 from fermibose.attacks.masking import Check, Probe, percent
 from fermibose.attacks.victim import AttackResult, seeded, victim_of
+from fermibose.compute import fraction
 from fermibose.errors import InputError
 from fermibose.machine import FermiBoseNet, LocalPointwise
-from fermibose.threat import Images, LinfBall, ThreatModel, ball_around
+from fermibose.threat import Images, LinfBall, ThreatModel, ball_around, require
 
 HALVINGS = 60  # of an interval, until rounding ends it in float64
 
@@ -40,7 +42,12 @@ class Box(LinfBall):
 
 
 def front_end(net: nn.Module) -> tuple[nn.Module, nn.Module] | None:
-    """The threshold a net begins with and the net behind it; None if it begins otherwise."""
+    """The threshold a net begins with and the net behind it; None if it begins otherwise.
+
+    A net is a ``FermiBoseNet``, or an ``nn.Sequential`` that begins with a ``LocalPointwise``.
+    """
+    if isinstance(net, nn.Sequential) and len(net) > 1 and isinstance(net[0], LocalPointwise):
+        return net[0], net[1:]
     if not isinstance(net, FermiBoseNet) or not net.local_layers:
         return None
     if not isinstance(net.local_layers[0], LocalPointwise) or net.gain is not None:
@@ -82,7 +89,7 @@ def attack_behind(
     are carried back through the front end. Everything is in float64, where a sigmoid of steepness
     50 still tells inputs apart. The other arguments are those of :func:`pgd`.
     """
-    threat.require("attack_behind", "linf")
+    require(threat, "attack_behind", "linf")
     ascent = pgd_ascent(losses=losses, steps=steps, restarts=restarts)
     started = time.perf_counter()
     with victim_of(
@@ -112,6 +119,19 @@ def attack_behind(
         return victim.result("behind", threat, examples, robust, parameters, started=started)
 
 
+def unmasked_pgd(
+    net: nn.Module, x: Images, y: Images, threat: ThreatModel, **options: Any
+) -> AttackResult:
+    """PGD where no threshold masks it: behind the one a net begins with, if the norm is ℓ∞.
+
+    options: those that :func:`pgd` and :func:`attack_behind` share.
+    """
+    parts = front_end(net)
+    if parts is None or threat.norm != "linf":
+        return pgd(net, x, y, threat, **options)
+    return attack_behind(*parts, x, y, threat, **options)
+
+
 def _monotone(box: Box, middle: Tensor) -> bool:
     return bool(((box.lower <= middle) & (middle <= box.upper)).all())
 
@@ -130,7 +150,7 @@ def nothing_hidden(probe: Probe) -> Check:
         *parts, victim.x, victim.y, probe.threat, seed=probe.seed, show=False
     )  # fmt: skip
     probe.missed(found.examples)
-    missed = float((~found.robust & probe.withstood).double().mean())
+    missed = fraction(~found.robust & probe.withstood)
     evidence = f"PGD in the box behind it fools {percent(missed)} that withstood the white box"
     return Check(name, probe.allows(missed), evidence, {"missed": missed})
 

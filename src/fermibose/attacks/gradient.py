@@ -19,7 +19,7 @@ from fermibose.attacks.victim import (
 )
 from fermibose.checks import choice, number, whole
 from fermibose.errors import InputError
-from fermibose.threat import Ball, Images, ThreatModel, ball_around
+from fermibose.threat import Ball, Images, ThreatModel, ball_around, require
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LossName = Literal["cross_entropy", "margin", "mean_squared"]
@@ -297,7 +297,7 @@ def fgsm(
 
     One step on the ℓ∞ ball; weak, but it is what the published curves show.
     """
-    threat.require("fgsm")
+    require(threat, "fgsm")
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
         return attack_by_gradient("fgsm", victim, threat, one_step(loss), seed=0, show=show)
 
@@ -317,7 +317,7 @@ def one_step_l2(
 
     loss: "cross_entropy", or "mean_squared" for the loss ½[y − tanh z]² of the paper's theory.
     """
-    threat.require("one_step_l2")
+    require(threat, "one_step_l2")
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
         return attack_by_gradient("one_step_l2", victim, threat, one_step(loss), seed=0, show=show)
 
@@ -347,7 +347,7 @@ def pgd(
     logits that were linear would favour that rival most. Of a linear model, with it, nobody who
     can be fooled is missed.
     """
-    threat.require("pgd")
+    require(threat, "pgd")
     ascent = pgd_ascent(
         losses=losses,
         steps=steps,
@@ -376,7 +376,7 @@ def gaussian_noise(
     Noise is not an adversary: with one draw ``robust_accuracy`` is the accuracy on noisy images,
     except that an image misclassified without noise is not tried and counts as wrong.
     """
-    threat.require("gaussian_noise")
+    require(threat, "gaussian_noise")
     whole("draws", draws, least=1)
     started = time.perf_counter()
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:

@@ -22,6 +22,7 @@ from fermibose.attacks.gradient import (
     vanishing,
 )
 from fermibose.attacks.victim import Adapted, AttackResult, Victim
+from fermibose.compute import fraction
 from fermibose.machine import FermiBoseNet, LocalDense
 from fermibose.threat import ThreatModel, ball_around
 
@@ -83,7 +84,7 @@ class Probe:
             [self.victim.wrong(inside[part], part) for part in self.victim.batches(rows)]
         )
         self.fooled.logical_or_(wrong)
-        return float((wrong & self.withstood).double().mean())
+        return fraction(wrong & self.withstood)
 
     def pgd(self, *, threat: ThreatModel | None = None, **options: Any) -> AttackResult:
         """PGD on all images."""
@@ -225,7 +226,7 @@ def precision(probe: Probe) -> Check:
     typical = margin(fine, victim.y).abs().median()
     # Only differences of logits decide anything.
     apart = (coarse - coarse[:, :1]) - (fine - fine[:, :1])
-    differ = float((apart.abs().amax(1) > ROUNDED * typical).double().mean())
+    differ = fraction(apart.abs().amax(1) > ROUNDED * typical)
     missed = probe.missed_by_pgd(dtype=torch.float64)
     return Check(
         name,
@@ -258,7 +259,7 @@ def cross_entropy_suffices(probe: Probe) -> Check:
         probe.victim, probe.threat, attacks=["apgd-ce"], seed=probe.seed, show=False
     )
     margin_finds = ~probe.pgd(losses="margin").robust
-    loose = float((apgd.robust & margin_finds).double().mean())
+    loose = fraction(apgd.robust & margin_finds)
     return Check(
         "cross-entropy is as strong as margins",
         True if probe.allows(loose) else None,
@@ -277,7 +278,7 @@ def gradients(probe: Probe) -> Check:
     double = victim.converted(torch.float64)
     looks = ((double, cross_entropy), (victim, margin))
     found = [vanishing(input_gradient(v.model, v.x, v.y, loss)[0]) for v, loss in looks]
-    zero = max(float(flat.double().mean()) for flat in found)
+    zero = max(fraction(flat) for flat in found)
     numbers = {"zero_gradients": zero}
     evidence = f"{percent(zero)} of the images have an input gradient of exactly zero"
     net = victim.model
@@ -286,6 +287,6 @@ def gradients(probe: Probe) -> Check:
         with torch.no_grad():
             h = net.represent(victim.x)
         slope = last[0].activation.pull_back_(torch.ones_like(h), h)
-        numbers["saturated_units"] = float((slope < SATURATED).double().mean())
+        numbers["saturated_units"] = fraction(slope < SATURATED)
         evidence += f"; {percent(numbers['saturated_units'])} of the units are saturated"
     return Check("gradients do not vanish", probe.allows(zero), evidence, numbers)

@@ -9,22 +9,26 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from fermibose import compute
 from fermibose.checks import choice, whole
-from fermibose.compute import progress_bar
+from fermibose.compute import fraction, progress_bar
 from fermibose.errors import InputError
+from fermibose.summary import Summarised, table
 from fermibose.threat import Images, ThreatModel
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 ZERO_GRADIENT = "the gradient was exactly zero"  # how the flag begins
 
 
-@dataclass(frozen=True, eq=False)
-class AttackResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class AttackResult(Summarised):
     """The outcome of one attack on n images.
 
     ``robust_accuracy`` is the worst case per example: an image counts only if it is classified
@@ -41,14 +45,28 @@ class AttackResult:
     seconds: float = 0.0
 
     @property
+    def summary(self) -> str:
+        """What withstood which attack, and whether that is to be doubted."""
+        flags = f"; {len(self.flags)} reasons for doubt in flags" if self.flags else ""
+        return (
+            f"{self.attack} within {self.threat.norm} {self.threat.epsilon:g}: "
+            f"{100 * self.robust_accuracy:.1f} ± {100 * self.standard_error:.1f} % of "
+            f"{len(self.robust)} images withstand (clean {100 * self.clean_accuracy:.1f} %){flags}"
+        )
+
+    def to_frame(self) -> "DataFrame":
+        """Image by image: classified correctly without attack, and withstood it."""
+        return table({"correct": self.correct.tolist(), "robust": self.robust.tolist()})
+
+    @property
     def clean_accuracy(self) -> float:
         """Fraction of images classified correctly without attack."""
-        return float(self.correct.double().mean())
+        return fraction(self.correct)
 
     @property
     def robust_accuracy(self) -> float:
         """Fraction of images still classified correctly at the worst example found."""
-        return float(self.robust.double().mean())
+        return fraction(self.robust)
 
     @property
     def standard_error(self) -> float:
@@ -141,7 +159,7 @@ class Victim:
                     rows = rows[robust[rows]]
                     if len(rows):
                         yield rows, attempt
-                    advance(status=f"{100 * float(robust.double().mean()):.1f} % withstand")
+                    advance(status=f"{100 * fraction(robust):.1f} % withstand")
 
     def wrong(self, points: Tensor, rows: Tensor) -> Tensor:
         """Where the points offered in place of the images ``rows`` are misclassified, (B,)."""
