@@ -22,7 +22,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a draft beside ``path`` to write to; it takes its place on leaving without an error.
 
     Missing folders are made. After an error (a full disk, Ctrl-C) nothing of the draft remains and
-    ``path`` is as it was.
+    ``path`` is as it was; an error of the system names ``path``.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,18 +31,24 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield draft
         os.replace(draft, path)
     except OSError as error:
-        if str(error.filename) == str(draft):
-            raise OSError(error.errno, error.strerror, str(path)) from None  # nobody knows a draft
+        # Nobody knows a draft; and of a full disk the system does not say what was written.
+        if error.errno is not None and str(error.filename) in (str(draft), "None"):
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     finally:
         draft.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, content: Any) -> None:
-    """Write ``content`` as JSON; numbers must be finite (JSON knows no NaN)."""
-    text = json.dumps(content, indent=2, allow_nan=False, default=_plain)
+    """Write ``content`` as JSON, see :func:`as_json`."""
+    text = as_json(content)
     with replacing(path) as draft:
         draft.write_text(text + "\n", encoding="utf-8")
+
+
+def as_json(content: Any) -> str:
+    """The text of a JSON file; numbers must be finite (JSON knows no NaN)."""
+    return json.dumps(content, indent=2, allow_nan=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:

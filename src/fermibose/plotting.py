@@ -80,9 +80,14 @@ def save_figure(fig: "Figure", path: str | Path) -> None:
 
 @contextmanager
 def figure(
-    path: str | Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float] | None = None
+    path: str | Path | None,
+    *,
+    rows: int = 1,
+    columns: int = 1,
+    size: tuple[float, float] | None = None,
 ) -> Iterator[tuple["Figure", Any]]:
-    """As :func:`canvas`, and save the figure at ``path`` on leaving."""
+    """As :func:`canvas`, and save the figure at ``path``, if there is one, on leaving."""
     with canvas(rows=rows, columns=columns, size=size) as (fig, axes):
         yield fig, axes
-        save_figure(fig, path)
+        if path is not None:
+            save_figure(fig, path)

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+LAST_EPOCHS = 10  # over which the paper averages accuracies
+LAST_BATCHES = 20  # over which the distances in a layer are averaged: single ones scatter
+
 
 class Summary(NamedTuple):
     """What repeated values say; numbers, or arrays over what the values have in common."""
@@ -29,6 +32,6 @@ def summary(values: Iterable[Any], *, scale: float = 1.0) -> Summary:
     return Summary(array.mean(0), spread / len(array) ** 0.5, spread)
 
 
-def last_epochs(values: npt.NDArray[np.float64], count: int = 10) -> float:
+def last_epochs(values: npt.NDArray[np.float64], count: int = LAST_EPOCHS) -> float:
     """Mean over the last ``count`` epochs, which is how the paper states accuracies."""
     return float(values[-count:].mean())

@@ -1,7 +1,10 @@
 """The command ``fbm``: parses, calls, prints. The work is done in the other rooms."""
 
+import codecs
+import io
 import os
 import sys
+import unicodedata
 
 import typer
 from rich.console import Console
@@ -10,6 +13,7 @@ from rich.markup import escape
 from fermibose.cli.attack import attack, audit
 from fermibose.cli.demo import demo
 from fermibose.cli.dynamics import dynamics
+from fermibose.cli.explore import explore
 from fermibose.cli.options import (
     COMMANDS,
     LOOK,
@@ -20,6 +24,9 @@ from fermibose.cli.options import (
     check_folder,
     console,
     say,
+    shared_options,
+    under_torchrun,
+    version,
 )
 from fermibose.cli.theory import cavity, theory
 from fermibose.cli.train import evaluate, train
@@ -37,19 +44,13 @@ __all__ = [
 ]
 
 
-def version() -> None:
-    """Print the version."""
-    from fermibose import __version__
-
-    typer.echo(__version__)
-
-
 app = typer.Typer(
     cls=Commands,
     help="The Fermi-Bose machine: local contrastive learning without backpropagation.",
     no_args_is_help=True,
-    **LOOK,
+    **LOOK | {"add_completion": True},
 )
+app.callback()(shared_options)
 
 
 def add_command(command: Command) -> Command:
@@ -60,17 +61,48 @@ def add_command(command: Command) -> Command:
     return command
 
 
-for _each in (demo, train, evaluate, attack, audit, theory, cavity, dynamics, version):
+for _each in (demo, train, evaluate, attack, audit, theory, cavity, dynamics, explore, version):
     add_command(_each)
+
+
+_SIGNS = {"±": "+-", "→": "->", "≤": "<=", "≥": ">=", "∞": "inf", "−": "-", "–": "-", "—": "-"}
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    """What a terminal cannot show, in letters it can: α as alpha, D² as D2."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = ""
+    for sign in error.object[error.start : error.end]:
+        word = _SIGNS.get(sign) or unicodedata.normalize("NFKD", sign)
+        if not word.isascii():
+            name = unicodedata.name(sign, "?").split()
+            word = name[-1].lower() if name[0] == "GREEK" else "?"
+        text += word
+    return text, error.end
+
+
+def _tells() -> bool:
+    """Whether this process tells of an error: of several ranks only one does."""
+    if not under_torchrun():
+        return True
+    from fermibose.machine import tells
+
+    return tells()
 
 
 def main() -> None:
     """Run ``fbm``; errors meant for people end as one line, not as a traceback."""
+    codecs.register_error("spelled", _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="spelled")
     try:
         app()
     except (FermiboseError, OSError) as error:
         if os.environ.get("FERMIBOSE_DEBUG"):
             raise
+        if not _tells():
+            sys.exit(1)
         message = f"[bold red]error:[/] {escape(str(error))}"
         Console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -13,15 +13,17 @@ from fermibose.cli.options import (
     AttackedOption,
     EpsilonOption,
     FolderOption,
+    ForceOption,
     ModelArgument,
     ModelDataOption,
     SeedOption,
     ThreadsOption,
-    check_folder,
+    check_output,
     console,
     say,
 )
 from fermibose.cli.subject import identity, load_attacked, title
+from fermibose.errors import InputError
 from fermibose.files import write_json
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from fermibose.data import Dataset
 
 
+RECORD, AUDIT = "attack.json", "audit.json"  # what the commands write first
 # Names on the command line and the functions of fermibose.attacks that they stand for
 _FUNCTIONS = {
     "fgsm": "fgsm",
@@ -54,11 +57,12 @@ def attack(
         list[AttackName] | None,
         Option(
             "--attack",
-            help="May be given several times; by default one step and PGD, or noise. `auto` is "
-            "AutoAttack.",
+            metavar="NAME",
+            help=f"{', '.join(_FUNCTIONS)}; may be given several times. By default one step and "
+            "PGD, or noise. `auto` is AutoAttack.",
         ),
     ] = None,
-    steps: Annotated[int, Option(min=1, help="Steps of PGD.")] = 40,
+    steps: Annotated[int | None, Option(min=1, help="Steps of PGD (default 40).")] = None,
     restarts: Annotated[
         int, Option(min=1, help="Random starts of PGD, for each loss it climbs.")
     ] = 1,
@@ -76,23 +80,33 @@ def attack(
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for numbers and figures.")] = Path("fbm-attack"),
-) -> None:
+    force: ForceOption = False,
+) -> Any:
     """Attack a saved model on the test images of a data set.
 
     Writes attack.json as each attack finishes, curve.png (accuracy against strength) and
     examples.png into OUTPUT. Ctrl-C stops; finished attacks are kept.
     """
-    from fermibose.attacks import ThreatModel, certified_radius, check_attack, robustness_area
+    from fermibose.attacks import (
+        ThreatModel,
+        certified_radius,
+        check_attack,
+        check_certifiable,
+        robustness_area,
+    )
     from fermibose.machine import compute_settings
+    from fermibose.threat import require
 
     threat = ThreatModel(norm, eps)
     chosen = attacks or {"linf": ["fgsm", "pgd"], "l2": ["one_step_l2", "pgd"]}.get(norm, ["noise"])
     for name in chosen:  # one that cannot run is refused before any does
         check_attack(_FUNCTIONS[name], threat)
     if certify:
-        threat.require("a certificate", "linf", "l2")
-    check_folder(output)
+        require(threat, "a certificate", "linf", "l2")
+    check_output(output, RECORD, force=force)
     net, dataset = load_attacked(model, data, folder, per_class)
+    if certify:
+        check_certifiable(net)
     results: list[AttackResult] = []
     record = identity(model, dataset) | {"results": []}
     try:
@@ -101,7 +115,7 @@ def attack(
                 method = _attack_named(name, steps=steps, restarts=restarts, seed=seed)
                 results.append(method(net, dataset.x_test, dataset.y_test, threat))
                 record["results"].append(results[-1].as_dict())
-                write_json(output / "attack.json", record)
+                write_json(output / RECORD, record)
             curve = _curve(net, dataset, threat, seed)
             if certify:
                 images = (dataset.x_test, dataset.y_test)
@@ -109,7 +123,8 @@ def attack(
                 proved = certified_radius(net, *images, norm=norm, bounds=threat.bounds)
     except KeyboardInterrupt:
         _print_results(model, dataset, results)
-        say(f"interrupted; finished attacks are in {output}")
+        kept = f"finished attacks are in {output / RECORD}" if results else "nothing is written"
+        say(f"interrupted; {kept}")
         raise typer.Exit(130) from None
     record["curve"] = curve.as_dict()
     _print_results(model, dataset, results)
@@ -118,13 +133,14 @@ def attack(
         record["certificate"] = proved.as_dict()
         curves["proved for any attack"] = proved.curve(curve.epsilons)
         _print_proved(float(proved.accuracy(eps)[0]), threat)
-    write_json(output / "attack.json", record)
+    write_json(output / RECORD, record)
     figures = _draw(net, dataset, curves, results, output)
-    say(f"written to {output}: attack.json, {', '.join(figures)}")
+    say(f"written to {output}: {RECORD}, {', '.join(figures)}")
+    return record
 
 
 def _attack_named(name: str, **options: Any) -> "Callable[..., AttackResult]":
-    """The attack with those of the options that it takes."""
+    """The attack with those of the options that it takes; one that is None keeps its default."""
     from functools import partial
     from inspect import signature
 
@@ -132,7 +148,8 @@ def _attack_named(name: str, **options: Any) -> "Callable[..., AttackResult]":
 
     function = getattr(attacks, _FUNCTIONS[name])
     takes = signature(function).parameters
-    return partial(function, **{key: value for key, value in options.items() if key in takes})
+    given = {key: value for key, value in options.items() if value is not None and key in takes}
+    return partial(function, **given)
 
 
 def _curve(net: "FermiBoseNet", dataset: "Dataset", threat: "ThreatModel", seed: int) -> "Curve":
@@ -155,7 +172,8 @@ def _print_results(model: Path, dataset: "Dataset", results: "list[AttackResult]
     if not results:
         return
     threat = results[0].threat
-    caption = f"clean accuracy {100 * results[0].clean_accuracy:.1f} %"
+    clean = 100 * results[0].clean_accuracy
+    caption = f"without attack {clean:.1f} % of these {len(dataset.x_test)} images"
     table = Table(title=title(model, dataset), caption=caption)
     table.add_column("attack")
     for column in (f"accuracy (%) at {threat.norm} {threat.epsilon:g}", "± (%)", "time (s)"):
@@ -223,26 +241,40 @@ def audit(
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
     output: Annotated[Path, Option(help="Folder for the evidence.")] = Path("fbm-audit"),
-) -> None:
+    force: ForceOption = False,
+) -> Any:
     """Attack a saved model with everything, and say whether the robust accuracy can be trusted.
 
     Below the verdict, what is proved: the accuracy that no attack whatever can undercut.
 
-    Writes audit.json and audit.png into OUTPUT. Exits with 0 whatever the verdict.
+    Writes audit.json and audit.png into OUTPUT. Exits with 0 whatever the verdict. Every attack and
+    check is kept as it finishes: after Ctrl-C the same command goes on from there.
     """
     from rich.table import Table
 
-    from fermibose.attacks import ThreatModel, certify, draw_audit
+    from fermibose.attacks import ThreatModel, certify, check_certifiable, draw_audit
     from fermibose.attacks import audit as run_audit
     from fermibose.machine import compute_settings
 
     threat = ThreatModel(norm, eps)
-    check_folder(output)
+    check_output(output, AUDIT, force=force)
     net, dataset = load_attacked(model, data, folder, per_class)
     x, y = dataset.x_test, dataset.y_test
-    with compute_settings(threads):
-        found = run_audit(net, x, y, threat, probe=probe, tolerance=tolerance, seed=seed)
-        proved = certify(net, x, y, threat).accuracy
+    checkpoint = output / "audit.checkpoint.json"
+    settings: dict[str, Any] = {"probe": probe, "tolerance": tolerance, "seed": seed}
+    proved, unproved = None, ""
+    try:
+        check_certifiable(net)
+    except InputError as error:
+        unproved = f"Nothing is proved: {error}"
+    try:
+        with compute_settings(threads):
+            found = run_audit(net, x, y, threat, checkpoint=checkpoint, **settings)
+            proved = None if unproved else certify(net, x, y, threat).accuracy
+    except KeyboardInterrupt:
+        kept = f"{checkpoint} keeps what is done. The same command goes on from there."
+        say(f"interrupted; {kept if checkpoint.exists() else 'nothing is done yet'}")
+        raise typer.Exit(130) from None
     table = Table(title=title(model, dataset))
     table.add_column("check")
     table.add_column("", justify="center")
@@ -252,8 +284,13 @@ def audit(
         table.add_row(check.name, f"[{style}]{check.outcome}[/]", escape(check.evidence))
     console.print(table)
     console.print(f"[bold]{escape(found.verdict)}[/]", soft_wrap=True)
-    _print_proved(proved, threat)
+    if proved is None:
+        console.print(escape(unproved), soft_wrap=True)
+    else:
+        _print_proved(proved, threat)
     record = identity(model, dataset) | found.as_dict() | {"certified_accuracy": proved}
-    write_json(output / "audit.json", record)
+    write_json(output / AUDIT, record)
     draw_audit(found, output / "audit.png")
-    say(f"written to {output}: audit.json, audit.png")
+    checkpoint.unlink(missing_ok=True)  # not before everything is on disk
+    say(f"written to {output}: {AUDIT}, audit.png")
+    return record

@@ -22,8 +22,11 @@ def demo(
     ),
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of every training.")] = 100,
     seed: SeedOption = 0,
-) -> None:
-    """Train the machine and the MLP of the same shape on 1000 bundled digits, and attack both."""
+) -> Any:
+    """Train the machine and the MLP of the same shape on 1000 bundled digits, and attack both.
+
+    Replaces what an earlier demo has written.
+    """
     from rich.table import Table
 
     from fermibose.data import load_dataset
@@ -69,6 +72,7 @@ def demo(
         summaries[name]["attacks"] = {key: curve.as_dict() for key, curve in found.items()}
     write_json(output / "comparison.json", summaries)
     say(f"written to {output}: models, comparison.json, curves.png, attacks.png")
+    return summaries
 
 
 def _attack(

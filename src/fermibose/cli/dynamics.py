@@ -1,12 +1,20 @@
 """``fbm dynamics``: how one unit learns online, and SGD with N weights beside it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from fermibose.cli.options import PROBLEM, Fields, SeedOption, check_folder, console, say
+from fermibose.cli.options import (
+    PROBLEM,
+    Fields,
+    ForceOption,
+    SeedOption,
+    check_output,
+    console,
+    say,
+)
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +30,7 @@ _PROBLEM = {name: text for name, text in PROBLEM.items() if name not in _IGNORED
     "mislabelled": "Fraction of samples with the wrong label (--pairing all).",
 }
 _ROWS = 10  # of the printed table
+_FORMS = {"t": ".2f", "M": ".5f", "q": ".5f", "accuracy": ".3%", "generalization_loss": ".5f"}
 
 
 def dynamics(
@@ -36,19 +45,20 @@ def dynamics(
     n: Annotated[int | None, typer.Option(help="Also run SGD with so many weights.")] = None,
     runs: Annotated[int | None, typer.Option(help="With --n: so many times (default 10).")] = None,
     seed: SeedOption = 0,
-    output: Annotated[Path, typer.Option(help="Folder for CSV and figure.")] = Path("dynamics"),
-) -> None:
+    output: Annotated[Path, typer.Option(help="Folder for CSV and figure.")] = Path("fbm-dynamics"),
+    force: ForceOption = False,
+) -> Any:
     """Follow one-pass SGD of one unit by its equations of motion.
 
     Prints M, q and the accuracy along time, and writes a CSV file and a figure. `--n 1000` runs SGD
     itself beside it.
     """
     from fermibose.cavity import sgd
-    from fermibose.theory.dynamics import evolve
+    from fermibose.theory.dynamics import UNHEEDED, evolve
 
     if n is None and runs is not None:
         raise InputError("--runs is for SGD beside the theory: give --n, the number of weights")
-    check_folder(output)
+    check_output(output, "dynamics.csv", force=force)
     start = (start_m, start_q)
     found = evolve(problem, learning_rate=learning_rate, t=t, batch=batch, start=start)
     measured = None
@@ -62,11 +72,14 @@ def dynamics(
             start=start,
             runs=10 if runs is None else runs,
             seed=seed,
+            show=None,
         )
+    say(problem.told(*UNHEEDED))
     _print(found, measured)
     found.save_csv(output / "dynamics.csv", measured)
     found.draw(output / "dynamics.png", measured)
     say(f"wrote {output / 'dynamics.csv'} and {output / 'dynamics.png'}")
+    return found.to_dict(measured)
 
 
 def _print(found: "Trajectory", measured: "Runs | None") -> None:
@@ -81,9 +94,8 @@ def _print(found: "Trajectory", measured: "Runs | None") -> None:
         title += f"; SGD: N = {measured.n}, {count} run" + "s" * (count > 1)
     table = Table(*heads, title=title, title_justify="left")
     columns = found.to_dict()
-    names = ("t", "M", "q", "accuracy", "generalization_loss")
     for i in sorted({round(k * (len(found.t) - 1) / _ROWS) for k in range(_ROWS + 1)}):
-        row = [f"{columns[name][i]:.{2 if name == 't' else 5}f}" for name in names]
+        row = [format(columns[name][i], form) for name, form in _FORMS.items()]
         for name in ("M", "q") if measured is not None else ():
             mean, error, _ = summary(getattr(measured, name)[:, i])
             row.append(f"{mean:.5f}" + (f" ± {error:.5f}" if error == error else ""))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from fermibose import checks
 from fermibose.cli.options import say
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 
@@ -18,7 +19,7 @@ _WITHOUT_RECORD = "mnist5k"
 _COUNTS = ("train_per_class", "test_per_class")
 
 
-def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: int | None) -> Any:
+def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: Any) -> Any:
     """What a saved model says of its data: name, checksum, and how to load them again."""
     from fermibose.data import NAMES
 
@@ -28,6 +29,7 @@ def origin(dataset: "Dataset", name: str, folder: Path | None = None, **counts: 
         "load": {
             "name": name if name in NAMES else _absolute(Path(name)),
             "folder": None if folder is None else _absolute(folder),
+            "target": dataset.target,
             **counts,
         },
     }
@@ -46,10 +48,10 @@ def load_subject(
     from fermibose.data import load_dataset
 
     net = FermiBoseNet.load(model)
-    _check_classes(model, net.config["classes"])
     trained = _record(model, net.info.get("data"))
     if data is not None:
-        dataset = load_dataset(data, folder=folder)
+        column = trained.get("load", {}).get("target") if data.lower().endswith(".csv") else None
+        dataset = load_dataset(data, folder=folder, target=column)
     elif trained:
         dataset = _own_data(model, trained, folder)
     else:
@@ -58,6 +60,7 @@ def load_subject(
             f"note: {model} does not say what it was trained on; it is judged on "
             f"{_WITHOUT_RECORD}. Name other data with --data."
         )
+    _check_classes(model, net.config["classes"], dataset)
     features, inputs = dataset.x_test.shape[1], net.config["inputs"]
     if features != inputs:
         raise InputError(
@@ -111,6 +114,7 @@ def _record(model: Path, trained: Any) -> dict[str, Any]:
             and isinstance(load.get("name"), str)
             and isinstance(load.get("folder"), str | None)
             and (str(load["name"]) + (load.get("folder") or "")).isprintable()
+            and isinstance(load.get("target"), str | None)
             and all(isinstance(load.get(key), int | None) for key in _COUNTS)
         )
     if not sound:
@@ -121,8 +125,16 @@ def _record(model: Path, trained: Any) -> dict[str, Any]:
     return trained
 
 
-def _check_classes(model: Path, classes: list[Any]) -> None:
-    """Refuse a net whose output k does not stand for the label k of our data sets."""
+def _check_classes(model: Path, classes: list[Any], dataset: "Dataset") -> None:
+    """Refuse a net whose output k does not stand for the label k of the data set."""
+    if dataset.classes is not None:
+        if classes != list(dataset.classes):
+            raise InputError(
+                f"the outputs of {model} stand for {checks.shown(classes)}, the classes of "
+                f"{dataset.name} are {checks.shown(list(dataset.classes))}: judge it on the kind "
+                "of table it was trained on"
+            )
+        return
     labels = list(range(len(classes)))
     if classes != labels and classes != [str(label) for label in labels]:
         first = ", ".join(repr(name) for name in classes[:4])
@@ -142,11 +154,13 @@ def _own_data(model: Path, trained: Any, folder: Path | None) -> "Dataset":
 
     load = trained.get("load", {})
     name, then = load.get("name", trained["name"]), load.get("folder")
-    if name not in NAMES:  # a folder of IDX files
+    if name not in NAMES:  # a folder of IDX files, or a table
         if folder is None:
+            table = load.get("target") is not None
+            files = name if table else f"the IDX files in {name}"
             raise InputError(
-                f"{model} says that it was trained on the IDX files in {name}, and does not choose "
-                "what is read here: name that folder, or another, with --data"
+                f"{model} says that it was trained on {files}, and does not choose what is read "
+                f"here: name that {'file' if table else 'folder'}, or another, with --data"
             )
         return load_dataset(folder)
     if folder is None and then is not None and not os.environ.get("FERMIBOSE_DATA"):

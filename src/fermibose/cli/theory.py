@@ -9,7 +9,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fermibose.cli.options import PROBLEM, Fields, SeedOption, check_folder, console, say
+from fermibose.cli.options import (
+    PROBLEM,
+    Fields,
+    ForceOption,
+    SeedOption,
+    check_output,
+    console,
+    say,
+)
 from fermibose.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,31 +26,15 @@ if TYPE_CHECKING:
 
 Axis = tuple[str, float, float, int]
 _AXIS = "NAME FROM TO POINTS"
-_ROWS = (
-    ("mean weight M", "M", ".6f"),
-    ("self-overlap q", "q", ".6f"),
-    ("replica overlap Q", "Q", ".6f"),
-    ("response χ", "chi", ".4f"),
-    ("free energy f", "free_energy", ".7f"),
-    ("entropy s", "entropy", ".6f"),
-    ("training energy of a pair", "training_energy", ".6f"),
-    ("test loss ε_g", "generalization_loss", ".6f"),
-    ("test accuracy", "accuracy", ".2%"),
-    ("accuracy under {norm} attack, ε = 0.5", "attacked", ".2%"),
-    ("area under {norm} attack, ε from 0 to 1", "area", ".4f"),
-    ("fermion distance D_F²", "fermion_distance", ".4f"),
-    ("boson distance D_B²", "boson_distance", ".4f"),
-    ("AT eigenvalue", "at_eigenvalue", ".4f"),
-    ("residual", "residual", ".1e"),
-    ("numerical error of M, q, Q, χ, relative", "error", ".1e"),
-    ("numerical error of AT", "at_error", ".1e"),
-    ("iterations", "iterations", "d"),
-)
+_SWEPT = ", ".join(name for name in PROBLEM if name not in ("pairing", "activation"))
+_EPS = 0.5  # strength of the attack in the table
 
 
 def theory(
     problem: Annotated["Problem", Fields("fermibose.theory:Problem", {None: PROBLEM})],
-    sweep: Annotated[Axis | None, typer.Option(metavar=_AXIS, help="Curve along it.")] = None,
+    sweep: Annotated[
+        Axis | None, typer.Option(metavar=_AXIS, help=f"Curve; NAME is one of {_SWEPT}.")
+    ] = None,
     against: Annotated[
         Axis | None, typer.Option(metavar=_AXIS, help="With --sweep: phase diagram.")
     ] = None,
@@ -53,14 +45,15 @@ def theory(
         str, typer.Option(help="Of the attack in the table: 2, inf, or any p > 1.")
     ] = "2",
     workers: Annotated[int | None, typer.Option(help="Processes; default: every core.")] = None,
-    output: Annotated[Path, typer.Option(help="Folder for CSV and figure.")] = Path("theory"),
-) -> None:
+    output: Annotated[Path, typer.Option(help="Folder for CSV and figure.")] = Path("fbm-theory"),
+    force: ForceOption = False,
+) -> Any:
     """Solve the replica theory of one unit on a Gaussian mixture.
 
     One point is printed as a table. `--sweep delta 0.1 1.5 30` follows a curve, and
     `--against alpha 0.1 5 20` with it makes a phase diagram; both write a CSV file and a figure.
     """
-    from fermibose.compute import Interrupted
+    from fermibose.compute import Interrupted, progress_bar
     from fermibose.theory import check_quantity, phase_diagram, solve, trace
 
     if against is None and quantity is not None:
@@ -68,18 +61,22 @@ def theory(
     if sweep is None:
         if against is not None:
             raise InputError("--against needs --sweep: give both axes of the phase diagram")
-        _print_point(solve(problem), _norm(norm))
-        return
+        power = _norm(norm)
+        with progress_bar("solving", 1):  # with many pairs it takes minutes
+            solution = solve(problem)
+        return _print_point(solution, power)
     if norm != "2":
         raise InputError("--norm is for the table of one point: leave it out with --sweep")
-    check_folder(output)
+    sweep = _spelled(sweep)
     if against is None:
         stem = output / f"curve_{sweep[0]}"
+        check_output(output, f"{stem.name}.csv", f"{stem.name}.png", force=force)
         try:
             curve = trace(problem, sweep[0], _values(sweep), workers=workers)
         except Interrupted as stop:
             _keep(stop.done, len(stop.done), f"{sweep[3]} points", stem.with_suffix(".csv"))
             raise
+        found = curve.to_dict()
         curve.save_csv(stem.with_suffix(".csv"))
         curve.draw(stem.with_suffix(".png"))
         unstable = len(curve) - int(curve.column("rs_stable").sum())
@@ -87,7 +84,9 @@ def theory(
     else:
         quantity = quantity or "accuracy"
         check_quantity(quantity)  # before the work, not after it
+        against = _spelled(against)
         stem = output / f"phase_{sweep[0]}_{against[0]}"
+        check_output(output, f"{stem.name}.csv", f"{stem.name}.png", force=force)
         axes = (sweep[0], _values(sweep), against[0], _values(against))
         try:
             diagram = phase_diagram(problem, *axes, workers=workers)
@@ -97,6 +96,7 @@ def theory(
             name, _, _, count = against if lines is part.y_values else sweep
             _keep(part, lines.size, f"{count} values of {name}", stem.with_suffix(".csv"))
             raise
+        found = diagram.to_dict()
         diagram.save_csv(stem.with_suffix(".csv"))
         diagram.draw(stem.with_suffix(".png"), quantity=quantity)
         total, failures = diagram.map("M").size, diagram.failures
@@ -107,6 +107,7 @@ def theory(
         f"{total - len(failures)} of {total} points solved, "
         f"replica symmetry unstable at {unstable}; wrote {stem}.csv and {stem}.png"
     )
+    return found
 
 
 def _keep(part: "Curve | PhaseDiagram", done: int, told: str, path: Path) -> None:
@@ -114,6 +115,11 @@ def _keep(part: "Curve | PhaseDiagram", done: int, told: str, path: Path) -> Non
     if done:
         part.save_csv(path)
         say(f"interrupted: wrote the {done} of {told} finished to {path}")
+
+
+def _spelled(axis: Axis) -> Axis:
+    """An axis whose name may be written as options are, d-f, or as fields, d_f."""
+    return axis[0].replace("-", "_"), *axis[1:]
 
 
 def _values(axis: Axis) -> list[float]:
@@ -135,19 +141,22 @@ def _norm(text: str) -> float | str:
         raise InputError(f"--norm must be 2, inf or a number above 1, got {text!r}") from None
 
 
-def _print_point(solution: "Solution", norm: float | str) -> None:
-    """The solution as a table, with a warning where replica symmetry is unstable."""
+def _print_point(solution: "Solution", norm: float | str) -> dict[str, Any]:
+    """The solution as a table, with a warning where replica symmetry is unstable; its numbers."""
+    from fermibose.theory import LABELS
+
+    say(solution.problem.told())
     table = Table(title="Replica-symmetric solution", title_justify="left", show_header=False)
     under_attack = {
-        "attacked": solution.adversarial_accuracy(0.5, norm),
+        "attacked": solution.adversarial_accuracy(_EPS, norm),
         "area": solution.robustness_area(norm),
     }
     called = "ℓ" + {"inf": "∞", 2.0: "₂"}.get(norm, f"_{norm}")
-    for label, name, form in _ROWS:
+    for label, name, form in LABELS:
         value = under_attack[name] if name in under_attack else getattr(solution, name)
         infinite = "∞" if value > 0 else "−∞"
         shown = infinite if math.isinf(value) else format(value, form)
-        table.add_row(label.format(norm=called), shown)
+        table.add_row(label.format(norm=called, eps=_EPS), shown)
     console.print(table)
     if not solution.rs_stable:
         console.print(
@@ -163,6 +172,7 @@ def _print_point(solution: "Solution", norm: float | str) -> None:
                 f"q {other.q:.4f}, free energy {other.free_energy:.5f}",
                 soft_wrap=True,
             )
+    return solution.to_dict() | {"norm": norm} | under_attack
 
 
 _METHODS = ("amp", "bp", "hmc", "ground")
@@ -214,8 +224,9 @@ def cavity(
         bool, typer.Option("--exact", help="Exactly ρP boson pairs, or classes of exact size.")
     ] = False,
     seed: SeedOption = 0,
-    output: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("cavity"),
-) -> None:
+    output: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("fbm-cavity"),
+    force: ForceOption = False,
+) -> Any:
     """Run one instance, print it beside the replica theory and draw it.
 
     amp and bp draw their sweeps (amp without damping also state evolution), hmc the walk of its
@@ -237,7 +248,8 @@ def cavity(
         raise InputError("--method bp is for disjoint pairs: with all pairs use --method amp")
     if method == "bp" and n > 0:
         _check_memory(problem, n)
-    check_folder(output)
+    path = output / f"{method}_n{n}_seed{seed}.png"
+    check_output(output, path.name, force=force)
     instance = sample_instance(problem, n, seed=seed, counts="exact" if exact else "random")
     try:
         theory = solve(problem)
@@ -247,11 +259,12 @@ def cavity(
     found = _run(method, instance, given)
     size = len(instance.train)
     data = f"P = {size}" if problem.pairing == "disjoint" else f"all pairs of {size} samples"
-    _print(found, theory, title=f"{method}, N = {n}, {data}")
+    say(problem.told())
+    numbers = _print(found, theory, title=f"{method}, N = {n}, {data}")
     say(found.verdict)
-    path = output / f"{method}_n{n}_seed{seed}.png"
     _draw(path, method, found, theory, damped=damping != 0 or method == "bp")
     say(f"wrote {path}")
+    return {"problem": problem.to_dict(), "verdict": found.verdict, **numbers}
 
 
 def _check_options(method: str, beta: float | None, softness: float, given: dict[str, Any]) -> None:
@@ -319,12 +332,19 @@ def _draw(path: Path, method: str, found: Any, theory: "Solution | None", *, dam
         draw_trajectory(path, found, theory, damped=damped)
 
 
-def _print(found: Any, theory: "Solution | None", *, title: str) -> None:
-    """The instance beside the theory, quantity by quantity."""
+def _print(found: Any, theory: "Solution | None", *, title: str) -> dict[str, Any]:
+    """The instance beside the theory, quantity by quantity; returns the numbers of both."""
+    numbers: dict[str, Any] = {"instance": {}, "theory": {}}
     table = Table("", "instance", "theory (N → ∞)", title=title, title_justify="left")
     for label, name, of_theory in _COMPARED:
+        form = ".3%" if name == "accuracy" else ".5f"
         if hasattr(found, name):
             value = abs(getattr(found, name)) if name == "M" else getattr(found, name)
-            expected = "—" if theory is None else f"{getattr(theory, of_theory):.5f}"
-            table.add_row(label, f"{value:.5f}", expected)
+            numbers["instance"][name] = value
+            expected = "—"
+            if theory is not None:
+                numbers["theory"][name] = getattr(theory, of_theory)
+                expected = format(numbers["theory"][name], form)
+            table.add_row(label, format(value, form), expected)
     console.print(table)
+    return numbers
