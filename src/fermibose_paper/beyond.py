@@ -15,7 +15,7 @@ from fermibose.plotting import canvas
 from fermibose_paper.fig4 import marked_points
 from fermibose_paper.job import Job
 from fermibose_paper.scale import COUPLINGS, Scale
-from fermibose_paper.series import USUAL_SPREAD, Series, legend, over_seeds, series
+from fermibose_paper.series import USUAL_SPREAD, Series, legend_below, over_seeds, series
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict
 
@@ -50,7 +50,7 @@ def plan(scale: Scale) -> list[Job]:
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
     """Accuracy against d_F; a row for every setting that is varied, a column for each coupling."""
     count = len(scale.variations)
-    with canvas(rows=count, columns=2, size=(9.6, 3.2 * count)) as (fig, axes):
+    with canvas(rows=count, columns=2, size=(9.6, 3.9 * count)) as (fig, axes):
         for panels, (name, values) in zip(axes, scale.variations.items(), strict=True):
             panels[1].sharey(panels[0])  # before drawing, so that the scale fits both
             for ax, coupling in zip(panels, COUPLINGS, strict=True):
@@ -94,6 +94,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
                 depth,
                 bound=3 * error,
                 error=error,
+                counted=True,
                 unit="points",
                 note=f"on a grid of {len(averaged)} d_F",
                 unpublished=not told,
@@ -106,6 +107,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
                 tolerance=2 * float(np.hypot(best_error, rival_error)),
                 unit="%",
                 error=best_error,
+                counted=True,
                 note=f"MLP {mlp:.2f} %",
                 unpublished=True,
             ),
@@ -171,6 +173,5 @@ def _draw_setting(
         ax.errorbar(found.x, found.mean, bars, color=colour, label=label, marker=".")
         mlp = over_seeds(chosen, "test_accuracy", scale=100, coupling="mlp")[0]
         ax.axhline(mlp, color=colour, linestyle="--", linewidth=0.8)
-    beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "title": "dashed:\nMLP"}
-    legend(ax, fontsize=8, title_fontsize=8, **beside)
+    legend_below(ax, fontsize=8, ncols=4, title="dashed: MLP", title_fontsize=8)
     ax.set(xlabel="$d_F$", ylabel="test accuracy (%)")

@@ -21,6 +21,7 @@ from fermibose.cli import (
     say,
 )
 from fermibose.errors import InputError
+from fermibose_paper.texts import ABOUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,8 +41,8 @@ def reproduce(
     figures: Annotated[
         list[str] | None,
         typer.Argument(
-            help="fig2, instances, fig3, fig4, fig5, rho, beyond, theory-beyond or all. Or an "
-            "experiment that makes tables: robustness, tuning, accuracies."
+            help=f"{', '.join(ABOUT)} or all. Or an experiment that makes tables: robustness, "
+            "tuning, accuracies, tables."
         ),
     ] = None,
     full: Annotated[
@@ -62,9 +63,9 @@ def reproduce(
     ] = None,
     folder: FolderOption = None,
     output: Annotated[Path, typer.Option(help="Folder for figures, tables, verdicts.")] = Path(
-        "reproduction"
+        "fbm-reproduce"
     ),
-) -> None:
+) -> Any:
     """Make the paper's figures anew and say what is reproduced and by how much.
 
     Every finished run is kept in the store: stopped and started again, it goes on where it was.
@@ -85,17 +86,21 @@ def reproduce(
     with engine_named(engine or ("local" if dask_is_installed() else "in-process")) as workers:
         check_folder(output)
         shelf = Store(store or output / "results.sqlite")
-        for name in names:
-            outcome, judged = _make(name, scale, shelf, workers, time_limit, output)
+        for number, name in enumerate(names, 1):
+            text = f"{name} ({number} of {len(names)})" if len(names) > 1 else name
+            outcome, judged = _make(name, scale, shelf, workers, time_limit, output, text)
             failures += len(outcome.failures)
-            made.append(name)
-            verdicts += judged
+            if judged is not None:
+                made.append(name)
+                verdicts += judged
             if outcome.interrupted:
-                say("interrupted: what is written is of what was measured so far")
+                so_far = "what is written is of what was measured so far"
+                say(f"interrupted: {so_far if judged is not None else f'nothing of {name} yet'}")
                 break
     if verdicts:
         _print_verdicts(verdicts)
-    _say_what_is_written(made, output)
+    if made:
+        _say_what_is_written(made, output)
     if outcome.interrupted:
         raise typer.Exit(130)
     if failures:
@@ -104,18 +109,19 @@ def reproduce(
             "command tries them once more"
         )
         raise typer.Exit(1)
+    return [verdict.as_dict() for verdict in verdicts]
 
 
 @add_command
 def report(
     store: Annotated[Path, typer.Option(help="Results of `fbm reproduce`.")] = Path(
-        "reproduction/results.sqlite"
+        "fbm-reproduce/results.sqlite"
     ),
     full: Annotated[
         bool, typer.Option("--full/--quick", help="The scale that was reproduced.")
     ] = False,
     folder: FolderOption = None,
-    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("fbm-report.html"),
 ) -> None:
     """Write the report: one self-contained page from what `fbm reproduce` has measured.
 
@@ -149,7 +155,7 @@ def report(
 
 
 def _chosen(names: list[str] | None) -> list[str]:
-    from fermibose_paper.figures import EXPERIMENTS, FIGURES
+    from fermibose_paper.registry import EXPERIMENTS, FIGURES
 
     if not names:
         return list(FIGURES)
@@ -174,19 +180,25 @@ def _make(
     engine: "Engine",
     time_limit: float | None,
     output: Path,
-) -> "tuple[Outcome, list[Verdict]]":
-    """Run what a figure or an experiment still lacks; write what it shows, and its verdicts."""
+    text: str,
+) -> "tuple[Outcome, list[Verdict] | None]":
+    """Run what a figure or an experiment still lacks; write what it shows, and its verdicts.
+
+    text: beside the bar. Interrupted before the first result, it writes nothing: no verdicts.
+    """
     from fermibose.plotting import save_figure
-    from fermibose_paper.figures import EXPERIMENTS, FIGURES, TABLES
+    from fermibose_paper.registry import EXPERIMENTS, FIGURES, TABLES
     from fermibose_paper.run import run
 
     made = FIGURES.get(name) or EXPERIMENTS[name]
     scale = scale.without_lost(made.plan(scale))
     jobs = made.plan(scale)
     _print_runs("damaged", (row for row in store.rows_of(jobs) if row.damaged))
-    outcome = run(jobs, store, engine=engine, time_limit=time_limit)
+    outcome = run(jobs, store, engine=engine, time_limit=time_limit, text=text)
     console.print(f"[bold]{name}[/]: {len(jobs)} runs, {outcome.computed} computed now")
     _print_runs("failed", outcome.failures)
+    if outcome.interrupted and not any(row.result is not None for row in outcome.rows):
+        return outcome, None
     if name in FIGURES:
         drawn = FIGURES[name].draw(outcome.rows, scale)
         for suffix in (".png", ".svg"):
@@ -199,7 +211,7 @@ def _make(
 
 
 def _say_what_is_written(made: list[str], output: Path) -> None:
-    from fermibose_paper.figures import FIGURES, TABLES
+    from fermibose_paper.registry import FIGURES, TABLES
 
     drawn = [name for name in made if name in FIGURES]
     tables = [f"{name}.json" for name in made if name in TABLES]
@@ -273,6 +285,8 @@ def _tell_tables(tables: "Sequence[Table]", path: Path) -> None:
 def _print_verdicts(verdicts: "list[Verdict]") -> None:
     from rich.table import Table
 
+    from fermibose_paper.verdict import total
+
     table = Table(title="Measured against published", title_justify="left")
     table.add_column("verdict", no_wrap=True)
     table.add_column("claim")
@@ -284,3 +298,4 @@ def _print_verdicts(verdicts: "list[Verdict]") -> None:
         verdict = f"[{colours[v.reproduced]}]{v.word.replace(', ', chr(10))}[/]"
         table.add_row(verdict, claim, escape(f"{v.measured_text()}\n{v.expected_text()}"))
     console.print(table)
+    say(str(total(verdicts)))

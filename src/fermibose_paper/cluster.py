@@ -130,7 +130,7 @@ class DaskEngine:
 
         client: Any = Client.__new__(Client)
         with ExitStack() as half_made:
-            half_made.callback(client.close)  # or it does so at exit, with a traceback
+            half_made.callback(_leave, client)  # or it does so at exit, with a traceback
             try:
                 client.__init__(self.address, timeout=_PATIENCE, set_as_default=False)
             except Exception as error:  # of whatever type: another server may answer anything
@@ -140,6 +140,12 @@ class DaskEngine:
                 ) from None
             self._open.push(half_made.pop_all())
         return client
+
+
+def _leave(client: Any) -> None:
+    """Close a client; one without the certificate that its address needs has nothing to close."""
+    with suppress(AttributeError):
+        client.close()
 
 
 class _Work:

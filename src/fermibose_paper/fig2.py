@@ -54,7 +54,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
             _draw_loss(ax, rows, parameter, title)
         insets = finished(rows, "outputs")
         for k, run in enumerate(sorted(insets, key=lambda run: run.params["delta"])):
-            box = axes[0, 1].inset_axes((0.60, 0.08 + 0.19 * k, 0.37, 0.14))
+            box = axes[0, 1].inset_axes((0.60, 0.14 + 0.19 * k, 0.37, 0.13))
             draw_inset(box, run.result, last=k == 0)
         curve = curve_of(rows, "d_f")
         for ax, quantity, label, title in (
@@ -64,8 +64,10 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
             draw_curve(ax, curve, quantity, "$d_F$")
             ax.set(ylabel=label)
             ax.set_title(title, loc="left")
-        axes[1, 1].plot([0, 4], [0, 4], "--", color=COLOURS["published"], label="$D_F^2 = d_F$")
-        axes[1, 1].legend(loc="lower right")
+        if curve is not None:
+            axes[1, 1].plot([0, 4], [0, 4], "--", color=COLOURS["published"], label="$D_F^2 = d_F$")
+        for ax in axes[1]:
+            legend(ax, loc="lower right")
     return fig
 
 
@@ -214,5 +216,7 @@ def draw_inset(box: Any, inset: Found, *, last: bool) -> None:
     box.grid(False)
     box.set_xticks([-1, 0, 1] if last else [])
     box.tick_params(labelsize=7)
+    if last:
+        box.set_xlabel("output φ(w·x): y = −1 blue, +1 red", fontsize=7, labelpad=1)
     note = "" if inset["converged"] else ", last sweep"
     box.set_title(f"Δ = {inset['delta']:g}{note}", fontsize=7, pad=1)

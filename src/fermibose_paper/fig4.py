@@ -39,6 +39,16 @@ STATIONARY = (
 )
 
 
+WHAT = {  # the marked points are, in words
+    "S1": "where it first reaches the MLP",
+    "P1": "the first peak",
+    "V": "the valley between the peaks",
+    "P2": "the second peak",
+    "S2": "where it falls below the MLP for good",
+    "B1": "where it becomes stationary",
+}
+
+
 @dataclass(frozen=True)
 class Marks:
     """Positions in d_F of what the paper marks; None where the curve has no such point.
@@ -193,6 +203,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
                 bound=0.0,
                 tolerance=3 * (noise or USUAL_SPREAD),
                 error=noise,
+                counted=True,
                 unit="points",
                 unpublished=True,
                 note=f"best {labelled.mean[best]:.2f} % at d_F = {labelled.x[best]:g}",
@@ -261,7 +272,7 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
     found = [
         Verdict.near(
             "fig4",
-            "averaged: depth of the valley V",
+            "averaged: depth of the valley V below the lower peak",
             ours.dip if covered else None,
             expected=theirs.dip,
             tolerance=0.6,
@@ -280,7 +291,7 @@ def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
         found.append(
             Verdict.near(
                 "fig4",
-                f"averaged: position of {name}",
+                f"averaged: position of {name}, {WHAT[name]}",
                 mine if judged else None,
                 expected=place,
                 tolerance=max(least, spacing),

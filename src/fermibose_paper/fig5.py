@@ -21,7 +21,7 @@ from fermibose_paper.series import (
     draw_series,
     finished,
     inset_image,
-    legend,
+    legend_below,
     over_seeds,
     published_label,
     series,
@@ -52,7 +52,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
 
     Without a letter, beyond the paper: curves of the labelled coupling, and one ε, FGSM beside PGD.
     """
-    with canvas(rows=4, columns=2, size=(10.4, 14.6)) as (fig, axes):
+    with canvas(rows=4, columns=2, size=(10.4, 17.6)) as (fig, axes):
         for column, attack in enumerate(ATTACKS):
             for row, coupling in enumerate(COUPLINGS):
                 ax = axes[row, column]
@@ -175,6 +175,7 @@ def _comparison(
             bound=0.0,
             tolerance=2 * float(np.nan_to_num(error[least])),
             error=number(error[least]),
+            counted=True,
             note=note + explanation,
             unpublished=ours,
         )
@@ -205,8 +206,8 @@ def _draw_curves(ax: Any, rows: Sequence[Row], scale: Scale, attack: str, coupli
         _draw_published(ax, attack, None, COLOUR["mlp"])
     ax.plot([], [], ".", color=COLOUR["published"], label=published_label(scale))
     ax.set(xlabel="strength ε", ylabel="accuracy (%)", xlim=(0, 0.8))
-    ax.set(ylim=(0, 132), yticks=range(0, 101, 20))  # the legend is above all that can be drawn
-    legend(ax, loc="upper right", fontsize=8, ncols=4, columnspacing=1, handlelength=1.4)
+    ax.set(ylim=(0, 100), yticks=range(0, 101, 20))
+    legend_below(ax, fontsize=8, ncols=3, columnspacing=1, handlelength=1.4)
     _draw_example(ax, rows, attack, coupling)
 
 
@@ -249,8 +250,9 @@ def _draw_areas(ax: Any, rows: Sequence[Row], scale: Scale, attack: str) -> None
     ax.axhline(MLP_AREA[attack], color=COLOUR["published"], linestyle=":",
                label=published_label(scale, what="MLP, published"))  # fmt: skip
     ax.set(xlabel="$d_F$", ylabel="area (% · ε)")
-    ax.set_ylim(0, ax.get_ylim()[1] * (1.75 if attack == "fgsm" else 1.1))
-    legend(ax, loc="upper left" if attack == "fgsm" else "lower right", fontsize=8)
+    # Room for the inset of the theory
+    ax.set_ylim(0, ax.get_ylim()[1] * (1.6 if attack == "fgsm" else 1.1))
+    legend_below(ax, fontsize=8, columnspacing=1)
 
 
 def _at_one_strength(rows: Sequence[Row], attack: str, coupling: str) -> Series:
@@ -275,7 +277,7 @@ def _draw_one_strength(axes: Any, rows: Sequence[Row]) -> None:
             ax.axhline(mean, color=COLOUR["mlp"], linestyle="--", label=f"MLP, {mean:.1f} %")
         ax.set(xlabel="$d_F$", ylabel="accuracy (%)", xlim=(-0.05, 1.25), ylim=(0, 75))
         ax.set_title(f"{attack.upper()} at ε = {PGD_STRENGTH:g}")
-        legend(ax, fontsize=8, loc="upper left", ncols=2)
+        legend_below(ax, fontsize=8, columnspacing=1)
 
 
 def _draw_theory(ax: Any, rows: Sequence[Row]) -> None:
@@ -287,5 +289,6 @@ def _draw_theory(ax: Any, rows: Sequence[Row]) -> None:
     small.plot(runs[-1].result["theory_d_f"], runs[-1].result["theory_area"],
                color=COLOURS["theory"], linewidth=1)  # fmt: skip
     small.set_xlabel("$d_F$", fontsize=7, labelpad=1)
+    small.set_ylabel("area", fontsize=7, labelpad=1)
     small.set_title("theory, $ℓ_2$ attack, one unit", fontsize=7, pad=2)
     small.tick_params(labelsize=6)

@@ -19,7 +19,7 @@ from fermibose.theory import Problem, Solution, solve
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.page import Table
 from fermibose_paper.scale import Scale, unique
-from fermibose_paper.series import Floats, Run, finished, legend
+from fermibose_paper.series import Floats, Run, finished, legend_below
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict, number
 
@@ -173,10 +173,11 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
             _draw_point(panels, rows, point, COLOURS[colour])
         for ax, symbol in zip(panels, QUANTITIES.values(), strict=False):
             ax.axhline(0, color=COLOURS["theory"], lw=0.8)
-            ax.set(xlabel="1/N", title=f"{symbol}: instances / theory − 1")
-        panels[4].set(xlabel="1/N", title="part of the instances that converge", ylim=(-0.03, 1.03))
+            ax.set(xlabel="1/N", title=f"{symbol}: instances / theory − 1", xlim=(0, None))
+        panels[4].set(xlabel="1/N", title="part of the instances that converge")
+        panels[4].set(xlim=(0, None), ylim=(-0.03, 1.03))
         _draw_walks(panels[5], rows)
-        legend(panels[0], fontsize=8)
+        legend_below(panels[0], fontsize=8, ncols=1)
     return fig
 
 
@@ -313,7 +314,7 @@ def _draw_walks(ax: Any, rows: Sequence[Row]) -> None:
     ax.axhline(0, color=COLOURS["theory"], lw=0.8)
     ax.set(xlabel="1/N", title="M: sampling − AMP, same instances")
     ax.set_xlim(0, None)
-    legend(ax, fontsize=8)
+    legend_below(ax, fontsize=8, ncols=1)
 
 
 def _differences(rows: Sequence[Row], method: str, name: str) -> dict[int, list[float]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fermibose import __version__
 from fermibose.errors import InputError
@@ -60,6 +60,7 @@ class Interactive:
     kind: ClassVar = "interactive"
     html: str
     alt: str
+    summary: str  # what is unfolded; folded, since a picture shows the same
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ def chart(
     y_label: str,
     y_range: tuple[float, float],
     alt: str,
+    summary: str,
 ) -> Interactive:
     """Curves whose values can be read off under the pointer; a click in the legend hides one.
 
@@ -170,7 +172,7 @@ def chart(
         template="plotly_white",
         hovermode="x unified",
         margin={"l": 55, "r": 10, "t": 10, "b": 50},
-        legend={"orientation": "h", "y": 1.12},
+        legend={"orientation": "h", "y": -0.2, "yanchor": "top"},  # below, where nothing is drawn
         xaxis_title=x_label,
         yaxis={"title": y_label, "range": y_range},
         height=420,
@@ -181,7 +183,19 @@ def chart(
         div_id=name,
         config={"displaylogo": False, "responsive": True, "displayModeBar": False},
     )
-    return Interactive(html, alt)
+    return Interactive(html, alt, summary)
+
+
+_SUB = re.compile(r"\b([^\W\d_])_(?:\{([^}]*)\}|(\w)\b)")
+_SUPER = re.compile(r"\b([^\W\d_])\^(?:\{([^}]*)\}|(\w)\b)")
+
+
+def typeset(text: Any) -> Markup:
+    """Text for the page, in which d_F and e^{βL} are set as they are written by hand."""
+    found = str(escape(text))
+    for pattern, tag in ((_SUB, "sub"), (_SUPER, "sup")):
+        found = pattern.sub(rf"\1<{tag}>\2\3</{tag}>", found)
+    return Markup(found)
 
 
 def render(
@@ -197,6 +211,7 @@ def render(
     environment = Environment(
         loader=PackageLoader("fermibose_paper", "."), autoescape=True, undefined=StrictUndefined
     )
+    environment.filters["typeset"] = typeset
     environment.tests["badge"] = lambda cell: isinstance(cell, Badge)
     content: dict[str, Any] = {
         "version": __version__,

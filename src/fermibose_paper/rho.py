@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from fermibose.plotting import canvas
 from fermibose_paper.job import Job
 from fermibose_paper.scale import Scale
+from fermibose_paper.series import legend
 from fermibose_paper.store import Row
 from fermibose_paper.theory_curves import curve_job, curve_of, draw_curve, figure_values
 from fermibose_paper.verdict import Verdict
@@ -21,9 +22,11 @@ def plan(scale: Scale) -> list[Job]:
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
     """The accuracy."""
     with canvas(size=(5.6, 3.8)) as (fig, ax):
-        draw_curve(ax, curve_of(rows, "rho"), "accuracy", "fraction of boson pairs ρ")
-        ax.axhline(0.5, color="0.6", linewidth=0.8, linestyle="--", label="chance")
-        ax.legend(loc="lower left")
+        curve = curve_of(rows, "rho")
+        draw_curve(ax, curve, "accuracy", "fraction of boson pairs ρ")
+        if curve is not None:
+            ax.axhline(0.5, color="0.6", linewidth=0.8, linestyle="--", label="chance")
+        legend(ax, loc="lower left")
         ax.set(ylabel="test accuracy", ylim=(0.45, 1))
     return fig
 

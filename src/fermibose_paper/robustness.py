@@ -7,9 +7,7 @@ covers 500 images, and its error bar holds both the spread of seeds and that of 
 same images is recorded beside it.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import resources
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +31,7 @@ from fermibose.machine import (
     compute_settings,
 )
 from fermibose.statistics import summary
-from fermibose_paper.job import Job, decode, encode, identity, measurement
+from fermibose_paper.job import Job, measurement
 from fermibose_paper.measure import PGD_LOSSES, Images
 from fermibose_paper.page import Badge, Table
 from fermibose_paper.scale import Scale
@@ -230,12 +228,6 @@ def tables(rows: Sequence[Row], scale: Scale) -> list[Table]:
     return [each for each in found if each.rows]
 
 
-def shipped() -> list[Row]:
-    """The results that travel with the package."""
-    file = resources.files("fermibose_paper") / "measured" / "robustness.jsonl"
-    return read_lines(file.read_text(encoding="utf-8"))
-
-
 def by_method(rows: Sequence[Row]) -> dict[str, Results]:
     """The results of every method that was measured, in the order of METHODS."""
     found: dict[str, Results] = {}
@@ -352,35 +344,3 @@ def _certificates(rows: Sequence[Row], norm: Norm) -> Table:
                 lines.append((name, *(" / ".join(f"{100 * a:.1f}" for a in at) for at in at_each)))
     head = ("net", *(f"{norm} {e:g}" for e in CERTIFIED[norm]))
     return Table(head, lines, "Certified accuracy / accuracy under PGD, in %")
-
-
-def write_lines(rows: Iterable[Row]) -> str:
-    """A line for every row: what it is of, what came of it, when and with which versions."""
-    lines = []
-    for row in rows:
-        told = {"name": row.name, "version": row.version, "params": row.params, "seed": row.seed}
-        told |= {"data": row.data, "result": row.result, "seconds": row.seconds}
-        told |= {"versions": row.versions, "finished": row.finished}
-        lines.append(encode(told, "the row"))
-    return "".join(f"{line}\n" for line in lines)
-
-
-def read_lines(text: str) -> list[Row]:
-    """The rows that :func:`write_lines` wrote."""
-    rows = []
-    for line in text.splitlines():
-        told = decode(line)
-        params = encode(told["params"], "params")
-        spec = (told["name"], told["version"], params, told["seed"])
-        rows.append(
-            Row(
-                identity(*spec, told["data"]),
-                *spec,
-                told["data"],
-                result_text=encode(told["result"], "the result"),
-                seconds=told["seconds"],
-                versions_text=json.dumps(told["versions"]),
-                finished=told["finished"],
-            )
-        )
-    return rows

@@ -154,13 +154,14 @@ def run(
     *,
     engine: Engine | str = "in-process",
     time_limit: float | None = None,
+    text: str = "runs",
     show: bool | None = None,
 ) -> Outcome:
     """Compute the jobs that have no result in the store yet, each once.
 
     store: itself or its path. engine: itself or its name, see :func:`engine_named`. time_limit:
-    seconds after which a job counts as failed and its worker is started anew. show: progress bar,
-    see :func:`fermibose.compute.progress_bar`.
+    seconds after which a job counts as failed and its worker is started anew. text, show: progress
+    bar, see :func:`fermibose.compute.progress_bar`.
 
     A job that fails is stored with its error and does not stop the others. Ctrl-C ends the workers
     and returns what there is.
@@ -178,7 +179,7 @@ def run(
         if not isinstance(engine, Engine):
             engine = mine.enter_context(engine_named(engine))
         store = store if isinstance(store, Store) else Store(store)
-        return _Sweep(jobs, store, engine, time_limit).finish(show)
+        return _Sweep(jobs, store, engine, time_limit).finish(text, show)
 
 
 class _Sweep:
@@ -201,21 +202,21 @@ class _Sweep:
                 stacklevel=3,
             )
 
-    def finish(self, show: bool | None) -> Outcome:
+    def finish(self, text: str, show: bool | None) -> Outcome:
         """Compute what is pending."""
         pending, interrupted = list(self.pending.values()), False
         try:
             if pending:
-                self._compute(show)
+                self._compute(text, show)
         except KeyboardInterrupt:
             interrupted = True
         self.rows.update({row.key: row for row in self.store.rows_of(pending)})
         rows = [self.rows[job.key] for job in self.jobs]
         return Outcome(rows, self.computed, interrupted)
 
-    def _compute(self, show: bool | None) -> None:
+    def _compute(self, text: str, show: bool | None) -> None:
         with (
-            progress_bar("jobs", len(self.pending), show=show) as advance,
+            progress_bar(text, len(self.pending), show=show) as advance,
             _Interrupts() as interrupts,
             closing(self.engine.answers(self._missing(advance), self.time_limit)) as answers,
         ):

@@ -145,6 +145,11 @@ def inset_image(
     small.set_title(title, fontsize=7, pad=2)
 
 
+def legend_below(ax: Any, **look: Any) -> None:
+    """The same under the panel, where it covers and squeezes nothing."""
+    legend(ax, **{"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 2} | look)
+
+
 def legend(ax: Any, **look: Any) -> None:
     """The legend; a panel whose runs are all missing says so instead."""
     if ax.get_legend_handles_labels()[0]:

@@ -16,10 +16,9 @@ from fermibose.cavity import amp, ground_state, minima, sample_instance, sgd
 from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
 from fermibose.theory import Problem, Solution, dynamics, solve
+from fermibose_paper import real_data
 from fermibose_paper.instances import RARE, chance
 from fermibose_paper.job import Job, measurement
-from fermibose_paper.page import Table
-from fermibose_paper.real_pairs import PAIRS, draw_pair, pair_jobs, pair_table, pair_verdicts
 from fermibose_paper.scale import Scale
 from fermibose_paper.series import Run, finished, legend
 from fermibose_paper.store import Row
@@ -141,7 +140,7 @@ def plan(scale: Scale) -> list[Job]:
         for batch in BATCHES
         for seed in range(size.runs)
     ]
-    return jobs + pair_jobs(scale)
+    return jobs + real_data.plan(scale)
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
@@ -153,7 +152,7 @@ def draw(rows: Sequence[Row], scale: Scale) -> Figure:
         _draw_partners(partners, rows)
         _draw_online(online, rows)
         _draw_attacks(attacks, rows)
-        draw_pair(pair, rows, PAIRS[0])
+        real_data.draw_first(pair, rows)
     return fig
 
 
@@ -165,13 +164,8 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
         *_partner_verdicts(rows),
         *_attack_verdicts(rows),
         _online_verdict(rows),
-        *pair_verdicts(rows, NAME),
+        *real_data.overall_verdicts(rows, NAME),
     ]
-
-
-def tables(rows: Sequence[Row], scale: Scale) -> list[Table]:
-    """Pairs of classes, all that was measured of them."""
-    return [pair_table(rows)]
 
 
 @cache
@@ -302,7 +296,8 @@ def _draw_accuracy(ax: Any, rows: Sequence[Row]) -> None:
         _bars(ax, GAMMAS, groups, color=COLOURS[colour])
     pairs = [_theory(g, 50.0, "disjoint").accuracy for g in grid]
     ax.plot(grid, pairs, "--", color=COLOURS["theory"], label="disjoint pairs, β = 50")
-    ax.set(xscale="log", xlabel="samples per weight γ", title="test accuracy: theory and instances")
+    ax.set(xscale="log", xlabel="samples per weight γ", title="theory and instances")
+    ax.set_ylabel("test accuracy")
     legend(ax, fontsize=8)
 
 
@@ -313,7 +308,13 @@ def _draw_glass(ax: Any) -> None:
         colour = COLOURS["machine" if pairing == "all" else "theory"]
         ax.plot(grid, at, style, color=colour, label=f"{pairing} pairs")
     ax.axhline(1, color="0.3", lw=1, ls=":", label="replica symmetry ends")
-    ax.set(xscale="log", yscale="log", xlabel="samples per weight γ", title="AT eigenvalue, β = 50")
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="samples per weight γ",
+        title="all and disjoint pairs, β = 50",
+    )
+    ax.set_ylabel("AT eigenvalue")
     legend(ax, fontsize=8)
 
 
@@ -339,6 +340,7 @@ def _draw_partners(ax: Any, rows: Sequence[Row]) -> None:
     ax.set(
         xlabel="pairs of each sample",
         title=f"T = 0 from random starts, γ = {GLASS:g}",
+        ylabel="fractions",
         ylim=(-0.05, None),
     )
     legend(ax, fontsize=8)
@@ -351,7 +353,7 @@ def _draw_online(ax: Any, rows: Sequence[Row]) -> None:
         ax.plot(path.t, path.q, color=COLOURS[colour], label=f"B = {batch}")
         groups = [[r.result["q"][k] for r in runs] for k in range(len(TIMES))]
         _bars(ax, TIMES, groups, color=COLOURS[colour])
-    ax.set(xlabel="steps/N", title=f"self-overlap q in SGD, η = {rate:g}")
+    ax.set(xlabel="steps/N", ylabel="self-overlap q", title=f"SGD, η = {rate:g}")
     legend(ax, fontsize=8)
 
 
@@ -362,5 +364,6 @@ def _draw_attacks(ax: Any, rows: Sequence[Row]) -> None:
         ax.plot(grid, theory.adversarial_accuracy(grid, norm), color=COLOURS[colour], label=name)
         groups = [[r.result["attacked"][name][k] for r in runs] for k in range(len(STRENGTHS))]
         _bars(ax, STRENGTHS, groups, color=COLOURS[colour])
-    ax.set(xlabel="strength ε", title=f"accuracy under attack, T = 0, γ = {ATTACKED:g}")
+    ax.set(xlabel="strength ε", title=f"attacks, T = 0, γ = {ATTACKED:g}")
+    ax.set_ylabel("accuracy under attack")
     legend(ax, fontsize=8)

@@ -1,9 +1,11 @@
 """Verdicts: a claim, what was measured, what was published, and whether the two agree."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
+DOUBT = 2  # standard errors by which a measured value must lie outside for a claim to have failed
 Sense = Literal["near", "at most", "at least"]
 
 
@@ -16,6 +18,7 @@ class Remarks(TypedDict, total=False):
     absent: bool
     unlike: bool
     unpublished: bool
+    counted: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,7 @@ class Verdict:
     absent: bool = False  # it was looked for and is not there, which no tolerance covers
     unlike: bool = False  # of other images than the published: shown, and not judged
     unpublished: bool = False  # a claim that the paper does not make: it holds or not
+    counted: bool = False  # the tolerance is so many standard errors already
 
     @classmethod
     def near(
@@ -95,7 +99,16 @@ class Verdict:
         """Whether the claim holds; None if that cannot be said."""
         if self.absent:
             return False
-        return None if self.excess is None or self.unlike else bool(self.excess <= 1e-12)
+        if self.excess is None or self.unlike or self.inconclusive:
+            return None
+        return bool(self.excess <= _ROUNDING)
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether it lies outside by less than ``DOUBT`` standard errors: more runs would tell."""
+        if self.excess is None or self.unlike or self.counted or not self.error:
+            return False
+        return bool(_ROUNDING < self.excess < DOUBT * self.error)
 
     @property
     def excess(self) -> float | None:
@@ -116,6 +129,10 @@ class Verdict:
             return "not measured"
         if self.unlike:
             return "not comparable, other images"
+        if self.inconclusive:
+            assert self.error is not None
+            assert self.excess is not None
+            return f"inconclusive, outside by {self.excess / self.error:.1f} standard errors"
         success = "holds" if self.unpublished else "reproduced"
         return success if self.reproduced else f"{failure}, by {self.excess:.2g}"
 
@@ -152,6 +169,34 @@ class Verdict:
     @property
     def _unit(self) -> str:
         return f" {self.unit}" if self.unit else ""
+
+
+_ROUNDING = 1e-12
+
+
+class Total(NamedTuple):
+    """How many verdicts ended how."""
+
+    hold: int
+    fail: int
+    inconclusive: int
+    not_judged: int
+
+    def __str__(self) -> str:
+        claims = f"{sum(self)} claim{'s' * (sum(self) != 1)}"
+        return (
+            f"{claims}: {self.hold} hold, {self.fail} do not, {self.inconclusive} are inconclusive "
+            f"(outside of what is allowed by less than {DOUBT} standard errors), "
+            f"{self.not_judged} are not judged (not measured, or of other images)"
+        )
+
+
+def total(verdicts: Iterable[Verdict]) -> Total:
+    """Count verdicts."""
+    verdicts = list(verdicts)
+    words = [v.reproduced for v in verdicts]
+    unclear = sum(v.inconclusive for v in verdicts)
+    return Total(words.count(True), words.count(False), unclear, words.count(None) - unclear)
 
 
 def number(value: float) -> float | None:

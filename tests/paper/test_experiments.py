@@ -24,8 +24,8 @@ from fermibose.machine import (
 )
 from fermibose_paper import accuracies, beyond, fig4, fig5, robustness, scale, tuning
 from fermibose_paper.cli import app
-from fermibose_paper.figures import EXPERIMENTS
 from fermibose_paper.measure import Images
+from fermibose_paper.registry import EXPERIMENTS
 from fermibose_paper.tuning import METHODS, fit, is_random
 
 TINY = scale.Scale("tiny", "mnist5k", (0.4,), (0.4,), seeds=2, hidden=5, epochs=2)

@@ -6,7 +6,7 @@ from report_outline import Outline
 
 from fermibose.errors import InputError
 from fermibose.plotting import figure
-from fermibose_paper.page import Badge, Picture, Section, Table, Text, render
+from fermibose_paper.page import Badge, Picture, Section, Table, Text, render, typeset
 
 
 @pytest.fixture
@@ -74,3 +74,9 @@ def test_a_picture_needs_words_and_a_known_kind(tmp_path):
         Picture(tmp_path / "a.png", " ")
     with pytest.raises(InputError, match=r"\.png"):
         Picture(tmp_path / "a.gif", "words")
+
+
+def test_symbols_are_set_as_they_are_written_by_hand():
+    assert typeset("d_F < 1, e^{−βL}") == "d<sub>F</sub> &lt; 1, e<sup>−βL</sup>"
+    assert typeset("half_tanh of pair_force, S1") == "half_tanh of pair_force, S1"
+    assert typeset(Markup("<b>d_F</b>")) == "<b>d<sub>F</sub></b>"

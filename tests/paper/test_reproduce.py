@@ -1,6 +1,7 @@
 """The command on a tiny scale. Oracles: trainings made by hand, counts of runs, a second start."""
 
 import json
+import re
 import signal
 import sqlite3
 from contextlib import closing
@@ -20,9 +21,9 @@ from fermibose.machine import Recipe, train, train_mlp
 from fermibose.plotting import COLOURS
 from fermibose_paper import beyond, fig3, fig4, fig5, published, scale
 from fermibose_paper.cli import app
-from fermibose_paper.figures import FIGURES
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.measure import Images
+from fermibose_paper.registry import EXPERIMENTS, FIGURES
 from fermibose_paper.run import run
 from fermibose_paper.series import over_seeds, series
 from fermibose_paper.store import Store
@@ -314,8 +315,9 @@ def test_an_unfinished_curve_is_not_judged():
     first = [r for r in rows if r.params.get("d_f", 0.0) < 0.04]  # what an early Ctrl-C leaves
     assert [v.claim for v in fig4.verdicts(first, full)] == ["accuracy of the MLP"]
     alone = {v.claim: v.reproduced for v in fig4.verdicts(rows[:-1], full)}
-    assert alone["averaged: position of S1"] is None  # where the MLP is met, which is not there
-    assert alone["averaged: position of P1"] is True
+    met, peak = (f"averaged: position of {mark}, {fig4.WHAT[mark]}" for mark in ("S1", "P1"))
+    assert alone[met] is None  # where the MLP is met, which is not there
+    assert alone[peak] is True
 
 
 def test_labelled_is_compared_with_averaged_where_it_gains_least():
@@ -392,7 +394,7 @@ def staged(tiny, monkeypatch):
             )
             for name in what
         }
-        monkeypatch.setattr("fermibose_paper.figures.FIGURES", figures)
+        monkeypatch.setattr("fermibose_paper.registry.FIGURES", figures)
 
     return stage
 
@@ -426,8 +428,18 @@ def test_after_ctrl_c_only_what_was_written_is_named(staged, tmp_path):
     staged(fig2="work", fig3="interrupt", fig4="work")
     done = fbm("--engine", "in-process", "--output", tmp_path)
     assert done.exit_code == 130
-    assert ": fig2, fig3 as png and svg" in " ".join(done.stdout.split())
-    assert {path.stem for path in tmp_path.glob("*.png")} == {"fig2", "fig3"}
+    assert ": fig2 as png and svg, verdicts.json" in " ".join(done.stdout.split())
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"fig2"}
+    assert [figure for figure, *_ in judged(tmp_path)] == ["fig2"]
+
+
+def test_after_ctrl_c_with_nothing_measured_nothing_is_written(staged, tmp_path):
+    staged(fig3="interrupt", fig4="work")
+    done = fbm("--engine", "in-process", "--output", tmp_path)
+    assert done.exit_code == 130
+    assert "interrupted: nothing of fig3 yet" in done.stdout
+    assert "written" not in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"results.sqlite"}
 
 
 def test_verdicts_stay_unless_the_same_figure_is_made_again_at_the_same_scale_and_data(
@@ -502,9 +514,10 @@ def test_a_damaged_run_is_named_and_made_again(staged, tmp_path):
     assert "damaged:" not in fbm("all", "--engine", "in-process", "--output", tmp_path).stdout
 
 
-def test_the_help_names_every_figure():
-    shown = " ".join(fbm("--help").stdout.replace("│", " ").split())
-    assert f"{', '.join(FIGURES)} or all." in shown
+def test_the_help_names_everything_that_can_be_made():
+    told = re.sub(r"[│\s]+", " ", fbm("--help").stdout)
+    names = told.partition("figures... ")[2].partition("Options")[0]
+    assert set(re.findall(r"[\w-]+", names)) >= {*FIGURES, *EXPERIMENTS}
 
 
 def test_unknown_figure_is_refused(tiny, tmp_path):

@@ -19,11 +19,11 @@ from fermibose.errors import FileFormatError, InputError
 from fermibose_paper import fig4, robustness, story
 from fermibose_paper import scale as scales
 from fermibose_paper.cli import app
-from fermibose_paper.figures import EXPERIMENTS, FIGURES
 from fermibose_paper.measure import Images
-from fermibose_paper.page import Badge
-from fermibose_paper.robustness import read_lines, write_lines
+from fermibose_paper.page import Badge, typeset
+from fermibose_paper.registry import EXPERIMENTS, FIGURES
 from fermibose_paper.run import run
+from fermibose_paper.shipped import read_lines, shipped, write_lines
 from fermibose_paper.store import Store
 from fermibose_paper.texts import ABOUT, ERRATA
 from fermibose_paper.tuning import METHODS
@@ -58,7 +58,12 @@ def fbm(store, *options):
 def test_the_page_tells_figure_verdicts_errata_and_provenance(page, store):
     found = Outline(page)
     titles = [ABOUT["fig4"].title, "Errata of the paper", "Robustness of everything"]
-    for text in (*titles, "accuracy of the MLP", "torch ", *(e.right for e in ERRATA)):
+    for text in (
+        *titles,
+        "accuracy of the MLP",
+        "torch ",
+        *(typeset(e.right).striptags() for e in ERRATA),
+    ):
         assert text in found.text
     accuracy = next(
         row.result["test_accuracy"] for row in store.rows() if row.params["coupling"] == "mlp"
@@ -79,7 +84,7 @@ def test_a_figure_with_less_than_half_of_its_runs_is_left_out(
     left_out = f"left out, less than half is measured: fig4: 4 of {sweep + 2} runs\n"
     assert (left_out in done.stdout) is not told
     shown = Outline((tmp_path / "report.html").read_text()).text
-    assert (f"{ABOUT['fig4'].title}———4 of {sweep + 2}: left out" in shown) is not told
+    assert (f"{ABOUT['fig4'].title}————4 of {sweep + 2}: left out" in shown) is not told
     assert (f"Not complete: 4 of {sweep + 2} runs." in shown) is told
     assert (ABOUT["fig4"].paragraphs[0] in shown) is told
     assert ABOUT["rho"].paragraphs[0] in shown  # of which nothing is missing
@@ -183,26 +188,26 @@ def test_auto_attack_has_the_images_of_every_seed_also_without_randomness():
 
 
 def test_the_shipped_results_say_where_they_come_from(page):
-    versions = {item for row in robustness.shipped() for item in row.versions.items()}
+    versions = {item for row in shipped("robustness") for item in row.versions.items()}
     told = "Computed with " + ", ".join(" ".join(item) for item in sorted(versions))
     section = Outline(page).text.partition("The tables of this section travel with")[2]
     assert "fbm reproduce robustness --full" in section.partition("AutoAttack")[0]
     assert f"{told}." in section.partition("AutoAttack")[0]
-    for shipped in robustness.shipped():
-        assert shipped.data == "8ba765bc208b35df"  # the published split
-        assert {"torch", "python", "fermibose"} <= set(shipped.versions)
+    for each in shipped("robustness"):
+        assert each.data == "8ba765bc208b35df"  # the published split
+        assert {"torch", "python", "fermibose"} <= set(each.versions)
 
 
 def test_the_shipped_results_are_those_that_a_full_reproduction_plans():
     """Found again by name and parameters, as in a store."""
     planned = {job.spec for job in robustness.plan(scales.full("nowhere"))}
-    shipped = robustness.shipped()
-    assert {(r.name, r.version, r.params_text, r.seed) for r in shipped} <= planned
-    assert read_lines(write_lines(shipped)) == shipped
+    rows = shipped("robustness")
+    assert {(r.name, r.version, r.params_text, r.seed) for r in rows} <= planned
+    assert read_lines(write_lines(rows)) == rows
 
 
 def test_the_shipped_results_make_a_full_table():
-    rows = list(robustness.table(robustness.shipped(), "pgd"))
+    rows = list(robustness.table(shipped("robustness"), "pgd"))
     assert len(rows) >= 10
     assert all(re.match(r"^\d", cell) for row in rows for cell in row[1:])
 
@@ -299,3 +304,27 @@ def test_a_browser_shows_it_whole_and_without_a_complaint(width, page, tmp_path)
     assert badge["width"] > 20
     seen = imread(shot)[round(badge["top"] + badge["height"] / 2), round(badge["left"]) + 2]
     assert (255 * seen[:3]).round().tolist() == report["colour"]
+
+
+def test_the_page_begins_with_what_came_out_and_shows_no_figure_twice(page, store):
+    """Oracle: the verdicts counted by hand, and the tables that travel with the package."""
+    found = Outline(page).text
+    verdicts = [v for c in story.gather(store, TINY).chapters for v in c.verdicts]
+    hold = sum(v.reproduced is True for v in verdicts)
+    assert f"1 claim: {hold} hold, " in found  # that of the MLP
+    assert len(verdicts) == 1
+    assert found.index("In short") < found.index("What the machine is")
+    mlp = next(row for row in robustness.table(shipped("robustness"), "auto") if row[0] == "MLP")
+    short = found[found.rindex("In short") : found.rindex("What the machine is")]
+    assert f"MLP {mlp[3]} % ({mlp[1]} % without)" in short
+    assert "travel with the package" in short
+    # Of how many the former is a fraction: right images, of all that were attacked.
+    runs = [
+        r.result["auto"]["linf 0.1"]
+        for r in shipped("robustness")
+        if r.params["method"] == METHODS["MLP"] and "auto" in (r.result or {})
+    ]
+    of_all = 100 * statistics.mean(round(r["robust"] * r["images"]) / r["images"] for r in runs)
+    assert mlp[3].startswith(f"{of_all:.1f}")
+    assert "of those" not in short
+    assert page.count('<div class="interactive"') == page.count("<details ")  # folded

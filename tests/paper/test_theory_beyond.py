@@ -11,8 +11,9 @@ from scipy import stats
 
 from fermibose.cavity import ground_state, sample_instance
 from fermibose.data import load_dataset
+from fermibose.plotting import canvas
 from fermibose.theory import Problem, solve
-from fermibose_paper import real_pairs, scale, theory_beyond
+from fermibose_paper import real_data, scale, theory_beyond
 from fermibose_paper.run import run
 from fermibose_paper.store import Store
 from fermibose_paper.theory_beyond import measure_all_pairs, measure_online, measure_partners
@@ -124,20 +125,72 @@ def hotelling(values, expected):
 
 def test_a_unit_on_real_digits_meets_its_prediction():
     """3 against 8, 200 of the bundled images: within the scatter of three draws."""
-    data = real_pairs.Classes("mnist5k", 3, 8, None).load()
+    data = real_data.Classes("mnist5k", 3, 8, None).load()
     assert set(np.unique(data.y_train)) == {3, 8}
     assert len(data.x_train) == 800
     pool, bundled = {r.tobytes() for r in data.x_train}, load_dataset("mnist5k")
     assert pool.isdisjoint({r.tobytes() for r in data.x_test})
     assert pool <= {r.tobytes() for r in bundled.x_test}
     where = {"dataset": "mnist5k", "pair": [3, 8], "data": data}
-    predicted = real_pairs.measure_prediction(sizes=[200], **where)["predicted"]
-    units = [real_pairs.measure_unit(n=200, source="real", seed=s, **where) for s in range(3)]
+    predicted = real_data.measure_prediction(sizes=[200], **where)["predicted"]
+    units = [real_data.measure_unit(n=200, source="real", seed=s, **where) for s in range(3)]
     accuracy = np.array([unit["accuracy"] for unit in units])
     assert all(unit["converged"] for unit in units)
     assert abs(accuracy.mean() - predicted["accuracy"][0]) < 0.02
     distance = np.mean([unit["fermion_distance"] for unit in units])
     assert distance == pytest.approx(predicted["fermion_distance"][0], rel=0.1)
+
+
+def pair_rows():
+    """Two pairs of classes; images are 2, then 6 points below theory, surrogates 0.5 above."""
+    sizes, predicted, made = [100, 200, 500], [0.8, 0.9, 0.95], []
+    curves = {name: [(k + 1) * p for p in predicted] for k, name in enumerate(real_data.QUANTITIES)}
+    for (dataset, pair), gap in {("mnist", (3, 8)): 0.02, ("fashion-mnist", (0, 6)): 0.06}.items():
+        where = {"dataset": dataset, "pair": list(pair)}
+        made.append((where | {"sizes": sizes}, 0, {"predicted": curves}))
+        for source, shift in (("real", -gap), ("gaussian", 0.005)):
+            made += [
+                (
+                    where | {"n": n, "source": source},
+                    seed,
+                    {name: c[i] + shift + (-1) ** seed * 1e-3 for name, c in curves.items()},
+                )
+                for i, n in enumerate(sizes)
+                for seed in range(2)
+            ]
+    return [SimpleNamespace(params=p, seed=s, result=r) for p, s, r in made]
+
+
+def test_pairs_of_classes_are_judged_from_200_images_on():
+    found = {v.claim: v for v in real_data.verdicts(pair_rows(), scale.full())}
+    gaps = {claim.removesuffix(": mean gap of accuracy"): v.measured for claim, v in found.items()}
+    assert list(gaps.values()) == pytest.approx([2, 0.5, 6, 0.5])
+    assert next(iter(gaps)) == "mnist, 3 against 8, real images"
+    assert [v.reproduced for v in found.values()] == [False, True, False, True]
+    overall = real_data.overall_verdicts(pair_rows(), "theory-beyond")
+    assert [v.measured for v in overall] == pytest.approx([4, 0.5])
+    first = [
+        row for row in pair_rows() if row.params.get("n") != 500 or row.params["pair"] == [3, 8]
+    ]
+    overall = real_data.overall_verdicts(first, "theory-beyond")  # two sizes and one of them
+    assert overall[0].measured == pytest.approx((2 + 2 + 6) / 3)
+
+
+def test_every_quantity_of_every_pair_has_its_panel():
+    """Lines are what was predicted, bars the mean and the error of two draws, in the units told."""
+    axes = np.array(real_data.draw(pair_rows(), scale.full()).axes).reshape(4, 2)
+    for k, (row, (_, unit, _)) in enumerate(zip(axes, real_data.QUANTITIES.values(), strict=True)):
+        for ax, gap in zip(row, (0.02, 0.06), strict=True):
+            line = ax.lines[0].get_ydata()
+            assert line == pytest.approx((k + 1) * unit * np.array([0.8, 0.9, 0.95]))
+            for bars, shift in zip(ax.containers, (-gap, 0.005), strict=True):
+                mean, (low, high), _ = bars.lines
+                assert mean.get_ydata() == pytest.approx(line + unit * shift)
+                half = (high.get_ydata() - low.get_ydata()) / 2
+                assert half == pytest.approx(unit * 1e-3)  # ±1e-3, so an error of 1e-3·√2/√2
+    with canvas() as (_, panel):
+        real_data.draw_first(panel, pair_rows())
+    assert panel.lines[0].get_ydata() == pytest.approx([80, 90, 95])
 
 
 def test_data_that_are_not_there_are_left_out():

@@ -33,6 +33,12 @@ def test_a_measured_curve_is_the_theory_at_every_point():
     assert found["failures"] == []
 
 
+@pytest.mark.parametrize(("figure", "panels"), [(fig2, 4), (rho, 1)])
+def test_every_panel_without_runs_says_so(figure, panels):
+    words = [[text.get_text() for text in ax.texts] for ax in figure.draw([], quick()).axes]
+    assert words == [["not measured"]] * panels
+
+
 def test_the_loss_of_accuracy_with_bosons_is_read_off_the_curve():
     values = [0.0, 0.5, 0.9, 0.95, 1.0]
     rows = [curve_row("rho", values, accuracy=[0.95, 0.94, 0.92, 0.8, 0.5])]

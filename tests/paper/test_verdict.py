@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fermibose_paper.verdict import Verdict
+from fermibose_paper.verdict import Verdict, total
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,28 @@ def test_what_is_not_there_is_not_reproduced():
     assert verdict.reproduced is False
     assert "no such point" in verdict.word
     assert verdict.as_dict()["reproduced"] is False
+
+
+@pytest.mark.parametrize(
+    ("error", "counted", "reproduced", "word"),
+    [
+        (0.1, False, False, "NOT reproduced, by 0.5"),
+        (0.26, False, None, "inconclusive, outside by 1.9 standard errors"),
+        (0.26, True, False, "NOT reproduced, by 0.5"),  # the tolerance has them already
+        (None, False, False, "NOT reproduced, by 0.5"),
+    ],
+)
+def test_outside_by_less_than_two_errors_is_inconclusive(error, counted, reproduced, word):
+    verdict = Verdict.near(
+        "fig5", "area", 5.0, expected=4.0, tolerance=0.5, error=error, counted=counted
+    )
+    assert (verdict.reproduced, verdict.word) == (reproduced, word)
+
+
+def test_the_total_counts_every_verdict_once():
+    values = (1.0, 1.0, 3.0, 1.6, None)
+    found = [
+        Verdict.near("fig4", "a", value, expected=1.0, tolerance=0.5, error=0.1) for value in values
+    ]
+    assert total(found) == (2, 1, 1, 1)
+    assert str(total(found)).startswith("5 claims: 2 hold, 1 do not, 1 are inconclusive")

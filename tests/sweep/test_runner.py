@@ -1,6 +1,7 @@
 """Runs that are killed, interrupted, repeated and shared. Oracle: an undisturbed run."""
 
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -14,7 +15,7 @@ import sweep_measures as measures
 from sweep_common import wait_for
 from sweep_victim import plan
 
-from fermibose.compute import pace
+from fermibose.compute import pace, progress_bar
 from fermibose.errors import InputError
 from fermibose_paper import Job, Store, engine_named, run
 from fermibose_paper.store import Answer
@@ -201,13 +202,13 @@ def test_the_function_sees_lists_for_tuples_in_every_engine(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((0, 10, 5.0), ""),
-        ((4, 10, 2.0), "2/s, 0:00:03 left"),
-        ((4, 10, 2.0, 1.0), "2/s, 0:00:02 left"),
-        ((4, 10, 2.0, 2.9), "2/s"),
-        ((9, 10, 90.0, 3600.0), "6/min"),
-        ((3, 123, 60.0), "3/min, 0:40:00 left"),
-        ((1, 3, 7200.0), "0.5/h, 4:00:00 left"),
+        ((0, 10, 0.0, 5.0), "0:00:05 passed"),
+        ((4, 10, 2.0), "0:00:03 left, 2/s"),
+        ((4, 10, 2.0, 1.0), "0:00:02 left, 2/s"),
+        ((4, 10, 2.0, 2.9), "0:00:05 passed, 2/s"),
+        ((9, 10, 90.0, 3600.0), "1:01:30 passed, 6/min"),
+        ((3, 123, 60.0), "0:40:00 left, 3/min"),
+        ((1, 3, 7200.0), "4:00:00 left, 0.5/h"),
     ],
 )
 def test_rate_and_time_left(arguments, text):
@@ -216,9 +217,10 @@ def test_rate_and_time_left(arguments, text):
 
 def test_the_bar_shows_how_far_how_fast_and_what_failed(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    run(plan(10), Store(tmp_path / "s"), show=True)
+    run(plan(10), Store(tmp_path / "s"), text="fig4 (3 of 7)", show=True)
     shown = capfd.readouterr().err
     assert "10/10" in shown
+    assert "fig4 (3 of 7)" in shown
     assert "2 failed" in shown
     run(plan(5), Store(tmp_path / "other"))  # not a terminal
     assert capfd.readouterr().err == ""
@@ -230,3 +232,21 @@ def test_another_text_of_the_function_only_warns(tmp_path):
     with pytest.warns(UserWarning, match="'tally' were computed by another text .* its version"):
         outcome = run(jobs, store)
     assert (outcome.computed, outcome.rows[0].result) == (0, {"x": 1})
+
+
+def test_at_80_columns_bars_are_whole_and_only_the_status_is_cut(capfd, monkeypatch):
+    """Work inside work is a line below; what does not fit is the end of the status."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress_bar("layer 1, epoch", 100, show=True) as advance:
+        time.sleep(0.2)
+        advance(12, status="D²_B 0.158, D²_F 0.430 and more that nobody reads")
+        with progress_bar("inside", 7, show=True) as inner:
+            inner(3)
+            time.sleep(0.3)  # the screen is drawn ten times a second
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", capfd.readouterr().err)
+    parts = " ".join(shown.split("\n"))
+    assert re.search(
+        r"layer 1, epoch +━.* 12/100 +0:00:0\d left, [\d.]+/s +D²_B 0.158, D.*…", parts
+    )
+    assert "3/7" in parts

@@ -11,11 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fermibose.cavity import GroundState, Instance, Pairs, Samples, ground_state
 from fermibose.data import Dataset, load_dataset, surrogate
-from fermibose.plotting import COLOURS
+from fermibose.plotting import COLOURS, canvas
 from fermibose.statistics import summary
 from fermibose.theory import Array, DataTheory, Problem, from_dataset
 from fermibose_paper.job import Job, measurement
@@ -25,6 +26,7 @@ from fermibose_paper.series import finished, legend
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict
 
+NAME = "real-data"
 COMPONENTS = 100
 SOURCES = {"real": "real images", "gaussian": "Gaussian surrogate"}
 PAIRS: Sequence[tuple[str, int, int]] = (
@@ -142,7 +144,7 @@ def _signs(y: Any, pair: Sequence[int]) -> Any:
     return np.where(y == pair[0], -1, 1)
 
 
-def pair_jobs(scale: Scale) -> list[Job]:
+def plan(scale: Scale) -> list[Job]:
     """Predictions and units; of the bundled images one pair of digits and few sizes."""
     pairs, sizes, draws = PAIRS, [50, 100, 200, 500, 1000, 1500, 3000], 10
     if scale.sample:
@@ -181,31 +183,47 @@ def _curves(rows: Sequence[Row], pair: Sequence[int], dataset: str, name: str) -
     return np.array(sizes), np.array(predicted[0].result["predicted"][name]), units
 
 
-def pair_verdicts(rows: Sequence[Row], figure: str) -> list[Verdict]:
-    """Mean distance of predicted and reached accuracy, from ``JUDGED`` images on."""
-    verdicts = []
-    for dataset, first, second in _known(rows):
-        found = _curves(rows, (first, second), dataset, "accuracy")
-        if found is None:
-            continue
-        sizes, predicted, units = found
-        for source, told in SOURCES.items():
-            gaps = [
-                abs(float(np.mean(values)) - p)
-                for n, p, values in zip(sizes, predicted, units[source], strict=True)
-                if n >= JUDGED and values
-            ]
-            verdicts.append(
-                Verdict.at_most(
-                    figure, f"{dataset}, {first} against {second}, {told}: mean gap of accuracy",
-                    100 * float(np.mean(gaps)) if gaps else None, bound=1.0, unit="points",
-                    note=f"{JUDGED} to {sizes[-1]} images", unpublished=True,
-                )
-            )  # fmt: skip
-    return verdicts
+def _gaps(rows: Sequence[Row], dataset: str, pair: Sequence[int]) -> dict[str, list[float]]:
+    """Distances of predicted and reached accuracy in points, from ``JUDGED`` images on."""
+    sizes, predicted, units = _curves(rows, pair, dataset, "accuracy")
+    return {
+        source: [
+            100 * abs(float(np.mean(values)) - p)
+            for n, p, values in zip(sizes, predicted, reached, strict=True)
+            if n >= JUDGED and values
+        ]
+        for source, reached in units.items()
+    }
 
 
-def pair_table(rows: Sequence[Row]) -> Table:
+def _gap_verdict(figure: str, claim: str, gaps: list[float]) -> Verdict:
+    return Verdict.at_most(
+        figure, f"{claim}: mean gap of accuracy", float(np.mean(gaps)) if gaps else None, bound=1.0,
+        unit="points", note=f"from {JUDGED} training images on", unpublished=True,
+    )  # fmt: skip
+
+
+def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
+    """Mean distance of predicted and reached accuracy, for each pair of classes."""
+    return [
+        _gap_verdict(NAME, f"{dataset}, {first} against {second}, {SOURCES[source]}", gaps)
+        for dataset, first, second in _known(rows)
+        for source, gaps in _gaps(rows, dataset, (first, second)).items()
+    ]
+
+
+def overall_verdicts(rows: Sequence[Row], figure: str) -> list[Verdict]:
+    """The same over all pairs of classes, for a figure that shows one of them."""
+    found = [_gaps(rows, dataset, pair) for dataset, *pair in _known(rows)]
+    return [
+        _gap_verdict(figure, f"pairs of classes ({len(found)}), {told}",
+                     [gap for gaps in found for gap in gaps[source]])
+        for source, told in SOURCES.items()
+        if found
+    ]  # fmt: skip
+
+
+def tables(rows: Sequence[Row], scale: Scale) -> list[Table]:
     """What is predicted, what units on images reach and what those on Gaussian surrogates reach."""
     lines = []
     for dataset, first, second in _known(rows):
@@ -221,7 +239,7 @@ def pair_table(rows: Sequence[Row]) -> Table:
             for n, *cells in zip(sizes, *columns, strict=True)
         ]
     head = ("classes", "n", *(title for title, _, _ in QUANTITIES.values()))
-    return Table(head, lines, "Theory / real images / Gaussian surrogate (standard error)")
+    return [Table(head, lines, "Theory / real images / Gaussian surrogate (standard error)")]
 
 
 def _cell(predicted: float, *reached: list[float], scale: float, digits: int) -> str:
@@ -235,31 +253,62 @@ def _cell(predicted: float, *reached: list[float], scale: float, digits: int) ->
 
 
 def _known(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
-    """The pairs of classes that were predicted."""
+    """The pairs of classes that were predicted, in the order of ``PAIRS``."""
     runs = finished(rows, "predicted")
-    return sorted({(r.params["dataset"], *r.params["pair"]) for r in runs})
+    order = [list(pair) for _, *pair in PAIRS]
+    runs.sort(key=lambda r: order.index(r.params["pair"]))
+    return [(r.params["dataset"], *r.params["pair"]) for r in runs]
 
 
-def draw_pair(ax: Any, rows: Sequence[Row], pair: tuple[str, int, int]) -> None:
-    """Accuracy against the number of images: theory, real images, surrogates."""
-    known = [k for k in _known(rows) if k[1:] == pair[1:]]
-    ax.set(
-        xscale="log",
-        xlabel="training images n",
-        title=f"test accuracy, {pair[1]} against {pair[2]}",
-    )
-    if not known:
+def draw(rows: Sequence[Row], scale: Scale) -> Figure:
+    """A column for each pair of classes, a row for each quantity."""
+    pairs = _known(rows) or [(scale.dataset, *PAIRS[0][1:])]
+    size = (2.3 + 2.4 * len(pairs), 9.6)
+    with canvas(rows=len(QUANTITIES), columns=len(pairs), size=size) as (fig, axes):
+        for column, pair in zip(axes.T, pairs, strict=True):
+            for ax, name in zip(column, QUANTITIES, strict=True):
+                draw_curve(ax, rows, pair, name)
+            column[0].set_title(f"{pair[0]} {pair[1]}/{pair[2]}")
+            column[-1].set_xlabel("training images n")
+        for ax, (title, _, _) in zip(axes[:, 0], QUANTITIES.values(), strict=True):
+            ax.set_ylabel(title)
+        legend(axes[0, 0], fontsize=8)
+    return fig
+
+
+def draw_first(ax: Any, rows: Sequence[Row]) -> None:
+    """The accuracy of the first pair of classes, as a panel of another figure."""
+    _, first, second = PAIRS[0]
+    for pair in _known(rows):
+        if pair[1:] == (first, second):
+            draw_curve(ax, rows, pair, "accuracy")
+    ax.set(xlabel="training images n", ylabel="test accuracy (%)")
+    ax.set_title(f"{first} against {second}")
+    legend(ax, fontsize=8)
+
+
+def draw_curve(ax: Any, rows: Sequence[Row], pair: tuple[str, int, int], name: str) -> None:
+    """A quantity against the number of images: theory, real images, surrogates."""
+    ax.set(xscale="log")
+    found = _curves(rows, pair[1:], pair[0], name)
+    if found is None:
         return
-    sizes, predicted, units = _curves(rows, known[0][1:], known[0][0], "accuracy")
-    ax.plot(sizes, predicted, color=COLOURS["theory"], label="theory, no fitted parameter")
-    ax.set_xticks(sizes, [str(n) for n in sizes])
+    (sizes, predicted, units), (_, scale, _) = found, QUANTITIES[name]
+    ticks: list[int] = []
+    for n in sizes:  # between others, labels of a logarithmic axis would run into each other
+        ticks += [n] if not ticks or n >= 2.4 * ticks[-1] else []
+    ax.set_xticks(ticks, [f"{n:g}" for n in ticks])
     ax.minorticks_off()
+    ax.plot(sizes, scale * predicted, color=COLOURS["theory"], label="theory, nothing fitted")
     for (source, label), (colour, shift) in zip(
         SOURCES.items(), (("machine", 1.03), ("boson", 0.97)), strict=True
     ):
-        lines = [(n, *summary(v)[:2]) for n, v in zip(sizes, units[source], strict=True) if v]
+        lines = [
+            (n, *summary(v, scale=scale)[:2])
+            for n, v in zip(sizes, units[source], strict=True)
+            if v
+        ]
         if lines:
             at, mean, error = np.nan_to_num(np.array(lines)).T
             ax.errorbar(at * shift, mean, error, fmt="o", ms=4, lw=1, capsize=2,
                         color=COLOURS[colour], label=label)  # fmt: skip
-    legend(ax, fontsize=8)

@@ -12,9 +12,12 @@ from fermibose_paper import (
     fig3,
     fig4,
     fig5,
+    frontier,
     instances,
+    real_data,
     rho,
     robustness,
+    tables,
     theory_beyond,
     tuning,
 )
@@ -51,16 +54,21 @@ FIGURES: dict[str, PaperFigure] = {
     "rho": rho,
     "beyond": beyond,
     "theory-beyond": theory_beyond,
+    "real-data": real_data,
+    "frontier": frontier,
 }
 EXPERIMENTS: dict[str, Planned] = {
     "robustness": robustness,
     "tuning": tuning,
     "accuracies": accuracies,
+    "tables": tables,
 }
 TABLES: dict[str, Callable[[Sequence[Row], Scale], list[Table]]] = {
     "instances": instances.tables,
-    "theory-beyond": theory_beyond.tables,
+    "real-data": real_data.tables,
+    "frontier": frontier.tables,
     "robustness": robustness.tables,
     "tuning": tuning.tables,
     "accuracies": accuracies.tables,
+    "tables": tables.tables,
 }
