@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from fermibose.theory import from_dataset
-from fermibose_paper.real_pairs import COMPONENTS, Classes, trained_unit
+from fermibose_paper.real_data import COMPONENTS, Classes, trained_unit
 
 COPIES = (1, 2, 4, 8)
 MEASURED = ("accuracy", "fermion_distance", "boson_distance", "training_energy")

@@ -7,8 +7,9 @@ import signal
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -22,6 +23,14 @@ from fermibose.compute import Interrupted
 from fermibose.data import load_digits, per_class
 from fermibose.errors import InputError
 from fermibose.machine import ByLabel, RangeWarning, Recipe, loop, train
+from fermibose.machine.local_rule import Dense
+from fermibose.machine.loop import drawn
+from fermibose.machine.readouts import (
+    KernelReadout,
+    KernelRidge,
+    gaussian_kernel,
+    solve_ridge,
+)
 
 QUICK = {
     "hidden": (30,),
@@ -142,7 +151,8 @@ def test_scaling_can_be_asked_for(clusters, pictures):
     np.testing.assert_array_equal(forced.net_.offset.numpy(), x.min(0))
     standard = FermiBoseClassifier(**QUICK, scaling="standard").fit(*pictures)
     assert standard.scaling_ == "standard"
-    layers = FermiBoseTransformer(hidden=(5,), epochs=1, scaling="none").fit(stray, y)
+    layers = FermiBoseTransformer(hidden=(5,), epochs=1, scaling="none", random_state=0)
+    layers.fit(stray, y)
     assert layers.net_.gain is None
 
 
@@ -377,7 +387,8 @@ def test_images_of_any_look_are_pictures_if_their_shape_is_known():
         FermiBoseClassifier(**settings, image_shape=(8, 9)).fit(x, y)
 
 
-def test_d_f_is_chosen_on_samples_held_out(clusters, monkeypatch):
+@pytest.mark.parametrize("kind", [FermiBoseClassifier, FermiBoseTransformer])
+def test_d_f_is_chosen_on_samples_held_out(clusters, monkeypatch, kind):
     """The scores are made up, so that the best is known; ties go to the value nearest to 0.4."""
     from fermibose import estimator
 
@@ -391,13 +402,109 @@ def test_d_f_is_chosen_on_samples_held_out(clusters, monkeypatch):
             right.net.readout.weight.zero_()
         return right
 
-    settings = {"hidden": (20,), "epochs": 10, "readout_epochs": 50, "random_state": 0}
+    settings = {"hidden": (20,), "epochs": 10, "random_state": 0, "scaling": "none"}
+    if kind is FermiBoseClassifier:
+        settings["readout_epochs"] = 50
+    else:
+        with pytest.raises(InputError, match="chosen by labels, and none are used"):
+            kind(d_f="auto", **settings).fit(x)
     monkeypatch.setattr(estimator, "train", fake)
     for spoilt, best in (((), 0.4), ((0.4,), 0.2), ((0.1, 0.2), 0.8)):
         tried.clear()
         wrong.update(spoilt)
-        model = FermiBoseClassifier(d_f="auto", scaling="none", **settings).fit(x, y)
+        model = kind(d_f="auto", **settings).fit(x, y)
         assert model.d_f_ == best
         assert model.net_.info["recipe"]["energy"]["d_f"] == best
         assert [d for d, _ in tried] == [0.1, 0.2, 0.4, 0.8, best]
         assert [n for _, n in tried] == [68, 68, 68, 68, 90]
+
+
+def test_a_class_weight_is_that_of_samples_drawn_as_often():
+    """Oracle: the mean number of copies, c = n w/Σw; never more than one copy from it, n in all."""
+    weights = torch.tensor([1.0, 2.0, 3.0, 0.5, 0.0] * 8)
+    expected = 40 * weights / weights.sum()
+    generator, total = torch.Generator().manual_seed(0), torch.zeros(40)
+    for _ in range(400):
+        copies = torch.bincount(drawn(40, weights, generator), minlength=40)
+        assert int(copies.sum()) == 40
+        assert bool(((copies >= expected.floor()) & (copies <= expected.ceil())).all())
+        total += copies
+    # a count varies by at most ½, its mean over 400 epochs by 0.025: five of that
+    assert torch.allclose(total / 400, expected, atol=0.125)
+
+
+@pytest.mark.parametrize("units", [3, 30])
+def test_a_weighted_ridge_is_that_of_duplicated_samples(units):
+    h, y = torch.rand(12, units), torch.arange(12) % 2
+    weights = 1.0 + 2 * y  # a sample of class 1 counts as three
+    copies = torch.arange(12).repeat_interleave(weights.long())
+    one, other = Dense(units, 2, bias=True), Dense(units, 2, bias=True)
+    solve_ridge(one, h, y, ridge=0.1, weights=weights)
+    solve_ridge(other, h[copies], y[copies], ridge=0.1)
+    assert torch.allclose(one.weight, other.weight, atol=1e-6)
+    assert torch.allclose(one.bias, other.bias, atol=1e-6)
+
+
+@pytest.mark.parametrize("readout", ["cross_entropy", "ridge"])
+def test_class_weight_brings_back_a_rare_class(readout):
+    x, y = make_classification(400, 10, weights=[0.93], class_sep=0.6, random_state=0)
+    recall = {}
+    for weight in (None, "balanced", {0: 1.0, 1: 0.0}):
+        model = FermiBoseClassifier(
+            hidden=(30,), epochs=10, readout=readout, class_weight=weight, random_state=0
+        )
+        recall[str(weight)] = model.fit(x, y).predict(x)[y == 1].mean()
+    assert recall["balanced"] > recall["None"]
+    assert recall["{0: 1.0, 1: 0.0}"] == 0
+
+
+@pytest.mark.parametrize("centres", [12, 5])
+def test_a_weighted_kernel_ridge_minimises_the_weighted_error(centres):
+    """Oracle: the gradient of Σ w (Kα − t)² + r αᵀKα, which must vanish; w has the mean 1."""
+    h, y = torch.rand(12, 3, dtype=torch.float64), torch.arange(12) % 2
+    weights, spec = 1.0 + 2 * y.double(), KernelRidge(penalty=0.1)
+    readout = KernelReadout(3, 2, 3, centres).double()
+    readout.solve(h, y, spec, torch.Generator().manual_seed(0), weights)
+    u, c, gamma = readout.project(h), readout.centres, readout.gamma
+    k, inner = gaussian_kernel(u, c, gamma), gaussian_kernel(c, c, gamma)
+    errors = k @ readout.coefficients - (2.0 * torch.nn.functional.one_hot(y, 2) - 1)
+    gradient = k.T @ (weights[:, None] / 2 * errors) + 0.1 * inner @ readout.coefficients
+    assert gradient.abs().max() < 1e-9
+
+
+def test_sparse_input_is_taken_as_the_array_it_is(monkeypatch):
+    x, y = make_classification(60, 8, random_state=0)
+    sparse = csr_matrix(np.where(np.abs(x) > 0.8, x, 0))
+    model = FermiBoseClassifier(hidden=(10,), epochs=2, random_state=0)
+    found = model.fit(sparse, y).decision_function(sparse)
+    dense = sparse.toarray()
+    assert np.array_equal(found, model.fit(dense, y).decision_function(dense))
+    features = FermiBoseTransformer(hidden=(10,), epochs=2, random_state=0).fit(sparse)
+    assert features.transform(sparse).shape == (60, 10)
+    monkeypatch.setattr("fermibose.checks.free_memory", lambda: 8 * 60 * 8 - 1)
+    with pytest.raises(InputError, match=r"60 × 8, takes as an array .* use fewer features"):
+        model.fit(sparse, y)
+
+
+@pytest.mark.parametrize("kind", [FermiBoseClassifier, FermiBoseTransformer])
+def test_what_is_not_offered_is_refused_with_a_remedy(kind):
+    x, y = np.random.default_rng(0).random((20, 3)), np.arange(20) % 2
+    with pytest.raises(InputError, match="class_weight, or repeat samples"):
+        kind().fit(x, y, sample_weight=np.ones(20))
+    assert not hasattr(kind(), "partial_fit")
+    with pytest.raises(AttributeError) as refusal:
+        kind().partial_fit(x, y)
+    assert "mmap_mode" in str(refusal.value.__cause__)
+
+
+def test_float32_is_scaled_as_its_doubles_are():
+    """It stays float32 in memory, and nothing else changes."""
+    x = np.random.default_rng(0).normal(3, 2, (60, 5)).astype(np.float32)
+    y = np.arange(60) % 3
+    one, other = (
+        FermiBoseClassifier((9,), epochs=2, readout_epochs=2, random_state=0).fit(x.astype(t), y)
+        for t in (np.float32, np.float64)
+    )
+    for key, value in one.net_.state_dict().items():
+        assert torch.equal(value, other.net_.state_dict()[key])
+    np.testing.assert_array_equal(one.decision_function(x), other.decision_function(x * 1.0))

@@ -85,3 +85,12 @@ def test_a_file_without_a_seal_is_told_from_a_damaged_one(tmp_path, content):
 def test_what_is_not_proper_json_is_a_value_error(bad):
     with pytest.raises(ValueError, match=r"."):
         read_json(bad)
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path):
+    """The system's error of a write has no file name."""
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '.*figure\.png'"),
+        replacing(tmp_path / "figure.png"),
+    ):
+        raise OSError(28, "No space left on device")

@@ -11,6 +11,7 @@ MUTANTS = [
     ("averaged = labelled", "fermibose/energy.py", '== "labelled":', '!= "":', "tests/test_energy.py"),
     ("averaged: swap counts", "fermibose/energy.py", "* counts[0]", "* counts[1]", "tests/test_energy.py"),
     ("fermion weight lost", "fermibose/energy.py", "self.fermion_weight * (1", "1.0 * (1", "tests/test_energy.py"),
-    ("progress: late, and no time left", "fermibose/compute.py", "if left > 0 else told", "if left > -1e9 else told", "tests/sweep/test_runner.py"),
+    ("threads: as many as before", "fermibose/compute.py", "wrap(limits=1,", "wrap(limits=2,", "tests/theory/test_solver.py::test_one_thread_computes_and_what_was_before_comes_back"),
+    ("progress: late, and no time left", "fermibose/compute.py", "if left > 0 else passed", "if left > -1e9 else passed", "tests/sweep/test_runner.py"),
     ("progress: rate of what is left", "fermibose/compute.py", "(total - done) / rate", "total / rate", "tests/sweep/test_runner.py"),
 ]  # fmt: skip

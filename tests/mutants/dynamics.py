@@ -13,7 +13,7 @@ MUTANTS = [
     ("dynamics: projection on w lost", _FLOW, "2 * a.stretch / q + decay", "a.stretch / q + decay", _ONE),
     ("dynamics: fermions attract", _FLOW, "h = one.slope * (same * away - other * K)", "h = one.slope * (same * away + other * K)", _ONE),
     ("dynamics: fermions of one label", _FLOW, "labels[:, ::-1].reshape(4, -1)", "labels.reshape(4, -1)", _ONE),
-    ("dynamics: partners without spread", _FLOW, "(away**2 + spread)", "away**2", _ONE),
+    ("dynamics: partners without variance", _FLOW, "(away**2 + variance)", "away**2", _ONE),
     ("dynamics: labels never wrong", _FLOW, "[first * right, second * wrong]", "[first * right, first * wrong]", _ONE),
     ("dynamics: coarse grids pass", _FLOW, "_COARSE = 1e-8", "_COARSE = 1e-2", _ONE),
     ("dynamics: slope of half tanh", _FLOW, "2 * p * (1 - p)", "p * (1 - p)", _ONE),
@@ -39,5 +39,5 @@ MUTANTS = [
     ("dynamics: sgd without Δ along 1", _SGD, "(m * y + delta * a)", "(m * y)", _RUNS),
     ("dynamics: sgd of the sum of pairs", _SGD, "(2 / (self.batch * (self.batch - 1)))", "(1 / (self.batch - 1))", _RUNS),
     ("dynamics: sgd with right labels only", _SGD, "< problem.mislabelled, -y, y)", "< 0, -y, y)", _RUNS),
-    ("dynamics: runs without error", "fermibose/theory/dynamics.py", 'f"{name}_error": runs.error', 'f"{name}_error": runs.spread', "tests/theory/test_cli_dynamics.py"),
+    ("dynamics: runs without error", "fermibose/theory/dynamics.py", 'f"{name}_error": found.error', 'f"{name}_error": found.spread', "tests/theory/test_cli_dynamics.py"),
 ]  # fmt: skip

@@ -37,7 +37,7 @@ MUTANTS = [
     ("sweep: endless attempts", "fermibose_paper/cluster.py", "_ATTEMPTS = 2", "_ATTEMPTS = 5", "tests/sweep/test_engines.py::test_a_job_that_kills_every_worker_fails_and_the_others_finish"),
     ("sweep: the others of a chunk are blamed", "fermibose_paper/cluster.py", "chunk = [self.again.pop()] if self.again else", "chunk = [self.again.pop() for _ in list(self.again)] if self.again else", "tests/sweep/test_engines.py::test_jobs_that_travel_together_are_tried_alone_when_their_worker_dies"),
     ("sweep: any scheme is Dask's", "fermibose_paper/run.py", "(tcp|tls|ucx|wss?)", "([a-z]+)", "tests/sweep/test_engines.py::test_an_unknown_engine_is_refused_with_the_names_there_are"),
-    ("sweep: a half-made client", "fermibose_paper/cluster.py", "half_made.callback(client.close)", "pass", "tests/sweep/test_cluster.py"),
+    ("sweep: a half-made client", "fermibose_paper/cluster.py", "half_made.callback(_leave, client)", "pass", "tests/sweep/test_cluster.py"),
     ("sweep: open to the world", "fermibose_paper/cluster.py", 'host="127.0.0.1"', 'host="0.0.0.0"', "tests/sweep/test_engines.py::test_everything_that_is_started_listens_on_loopback_only"),
     ("sweep: no time limit", "fermibose_paper/cluster.py", "<= self.limit + _CHUNK_SECONDS:", "<= 1e9:", "tests/sweep/test_engines.py::test_a_job_beyond_the_time_limit_fails_and_the_others_finish"),
     ("sweep: a scheduler without workers", "fermibose_paper/cluster.py", "time.monotonic() - self.manned > _PATIENCE:", "False:", "tests/sweep/test_cluster.py::test_a_scheduler_without_workers_says_so"),
@@ -97,4 +97,6 @@ MUTANTS = [
     ("tuning: on images that were learnt", "fermibose_paper/tuning.py", "per_class(data.x_test, data.y_test, 100)", "per_class(data.x_train, data.y_train, 100)", "tests/paper/test_experiments.py"),
     ("tuning: the worst value first", "fermibose_paper/tuning.py", "key=lambda line: -line[1][2]", "key=lambda line: line[1][2]", "tests/paper/test_experiments.py"),
     ("accuracies: a random layer learns", "fermibose_paper/accuracies.py", "epochs if learnt else 0", "epochs", "tests/paper/test_experiments.py"),
+    ("newcomer: every failure conclusive", "fermibose_paper/verdict.py", "return bool(_ROUNDING < self.excess < DOUBT * self.error)", "return False", "tests/paper/test_verdict.py"),
+    ("newcomer: errors counted twice", "fermibose_paper/verdict.py", "or self.unlike or self.counted or not self.error", "or self.unlike or not self.error", "tests/paper/test_verdict.py"),
 ]  # fmt: skip
