@@ -25,8 +25,8 @@ import torch
 
 from fermibose import PairEnergy
 from fermibose.machine import FreeEnergy, LocalDense, Ranks, compute_settings, joined
-from fermibose.machine.loop import Adam
-from fermibose.machine.ranks import ALONE, learn_together
+from fermibose.machine.loop import ALONE, Adam
+from fermibose.machine.ranks import learn_together
 
 D, N = 784, 1000
 BATCHES = (1024, 4096)

@@ -11,6 +11,8 @@ import torch.distributed as dist
 
 from fermibose.machine import Ranks
 
+PATIENCE = 120.0  # seconds, of a machine that does other things besides
+
 
 @dataclass
 class Board:
@@ -25,9 +27,9 @@ class Board:
         self.barrier = threading.Barrier(self.count)
 
     def swap(self, rank: int, value: Any) -> list[Any]:
-        self.barrier.wait(20)
+        self.barrier.wait(PATIENCE)
         self.sent[rank] = value
-        self.barrier.wait(20)
+        self.barrier.wait(PATIENCE)
         return list(self.sent)
 
 
@@ -70,4 +72,4 @@ def together(count: int, work: Callable[[Ranks], Any]) -> tuple[list[Any], Board
     board = Board(count)
     with ThreadPoolExecutor(count) as pool:
         tasks = [pool.submit(work, ThreadRanks(r, count, board)) for r in range(count)]
-        return [task.result(60) for task in tasks], board
+        return [task.result(2 * PATIENCE) for task in tasks], board

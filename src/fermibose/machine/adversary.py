@@ -18,7 +18,8 @@ from fermibose import checks
 from fermibose.errors import InputError
 from fermibose.machine.inputs import within
 from fermibose.machine.local_rule import Energy
-from fermibose.machine.ranks import ALONE, Ranks, between_ranks, count_pairs, own_pairs
+from fermibose.machine.loop import ALONE, Sharing
+from fermibose.machine.ranks import between_ranks, count_pairs, own_pairs
 from fermibose.threat import ThreatModel, ball_around
 
 
@@ -65,7 +66,7 @@ class LocalAdversary:
         labels: Tensor,
         energy: Energy,
         generator: torch.Generator,
-        ranks: Ranks = ALONE,
+        ranks: Sharing = ALONE,
     ) -> Tensor:
         """The inputs x (B, …) in ``[0, 1]``, or the bounds of the threat, changed for the worst.
 

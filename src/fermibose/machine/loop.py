@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
@@ -22,7 +23,6 @@ from fermibose.compute import progress_bar, widest
 from fermibose.errors import FermiboseError
 from fermibose.machine import cores
 from fermibose.machine.checkpoint import Checkpoint, Position, Records
-from fermibose.machine.ranks import ALONE, Ranks
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # as in the original paper on Adam
 
@@ -163,6 +163,45 @@ class Stage(Protocol):
         """Called after the last epoch, also of a stage that a checkpoint had finished."""
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """Who has which rows of a mini-batch: here one process has all; :class:`Ranks` are many."""
+
+    rank: int = 0
+    count: int = 1  # K
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that shows, warns and writes."""
+        return self.rank == 0
+
+    def share(self, size: int) -> slice:
+        """Which of ``size`` rows are its own."""
+        return slice(0, size)
+
+    def own(self, rows: Tensor) -> Tensor:
+        """Its rows."""
+        return rows
+
+    def gather(self, part: Tensor, size: int) -> Tensor:
+        """All ``size`` rows, of which this is its part."""
+        return part
+
+    def total(self, *parts: Tensor) -> tuple[Tensor, ...]:
+        """Sums over all that share."""
+        return parts
+
+    def same(self, tensors: Iterable[Tensor]) -> None:
+        """Make these tensors the same for all."""
+
+    def any(self, here: bool) -> bool:
+        """Whether it is so for any."""
+        return here
+
+
+ALONE = Sharing()
+
+
 class Ending(NamedTuple):
     """How the stages ended."""
 
@@ -218,7 +257,7 @@ def train_stages(
     weights: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
     show: bool | None = None,
-    ranks: Ranks = ALONE,
+    ranks: Sharing = ALONE,
 ) -> Ending:
     """Train the stages one after another, until all are done or Ctrl-C is pressed.
 

@@ -22,7 +22,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -45,6 +44,7 @@ from fermibose.machine.local_rule import (
     PairReport,
     check_labels,
 )
+from fermibose.machine.loop import ALONE, Sharing
 
 ANSWER = timedelta(seconds=10)  # within which torchrun's store must say who tells of an error
 
@@ -60,17 +60,8 @@ def _lost(reason: str) -> RankLost:
     )
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """The ranks of one training, as one of them sees it; by itself if there is only one."""
-
-    rank: int = 0
-    count: int = 1  # K
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the one that shows, warns and writes."""
-        return self.rank == 0
+class Ranks(Sharing):
+    """The ranks of one training, as one of them sees it."""
 
     def share(self, size: int) -> slice:
         """Which of ``size`` rows are this rank's, perhaps none."""
@@ -88,16 +79,12 @@ class Ranks:
 
     def gather(self, part: Tensor, size: int) -> Tensor:
         """All ``size`` rows, of which every rank gives those that :meth:`own` gave it."""
-        if self.count == 1:
-            return part
         rows = part.new_empty(self.count, *part.shape)
         self._send(dist.all_gather, list(rows.unbind()), part.contiguous())
         return rows.flatten(0, 1)[:size]
 
     def total(self, *parts: Tensor) -> tuple[Tensor, ...]:
         """The sums over all ranks, in one message, in the precision of the first that has one."""
-        if self.count == 1:
-            return parts
         kind = next(part.dtype for part in parts if part.is_floating_point())
         flat = torch.cat([part.reshape(-1).to(kind) for part in parts])
         self._send(dist.all_reduce, flat)
@@ -106,24 +93,19 @@ class Ranks:
 
     def same(self, tensors: Iterable[Tensor]) -> None:
         """What the first rank has in these tensors, for all: other processors round otherwise."""
-        if self.count > 1:
-            for tensor in tensors:
-                self._send(dist.broadcast, tensor.detach(), 0)
+        for tensor in tensors:
+            self._send(dist.broadcast, tensor.detach(), 0)
 
     def told(self, value: Any) -> Any:
         """What the first rank says; an error of its is raised everywhere."""
-        if self.count > 1:
-            box = [value]
-            self._send(dist.broadcast_object_list, box, 0)
-            value = box[0]
-        if isinstance(value, Exception):
-            raise value
-        return value
+        box = [value]
+        self._send(dist.broadcast_object_list, box, 0)
+        if isinstance(box[0], Exception):
+            raise box[0]
+        return box[0]
 
     def any(self, here: bool) -> bool:
         """Whether it is so on any rank."""
-        if self.count == 1:
-            return here
         answers: list[Any] = [None] * self.count
         self._send(dist.all_gather_object, answers, here)
         return any(answers)
@@ -144,11 +126,8 @@ class Ranks:
             raise _lost("its connection broke") from error
 
 
-ALONE = Ranks()
-
-
 @contextmanager
-def joined(device: str | torch.device = "cpu") -> Iterator[Ranks]:
+def joined(device: str | torch.device = "cpu") -> Iterator[Sharing]:
     """The ranks that torchrun started, joined to one training on this device; else only this one.
 
     They speak to each other by NCCL on a GPU, by gloo elsewhere.
@@ -246,7 +225,7 @@ def learn_together(
     x: Tensor,
     labels: Tensor,
     energy: Energy,
-    ranks: Ranks,
+    ranks: Sharing,
     *,
     activity: float = 0.0,
     perturbed: Tensor | None = None,
@@ -318,7 +297,7 @@ def count_pairs(
     return bosons * (1 + extra) + len(labels) * own, fermions * (1 + extra)
 
 
-def own_pairs(labels: Tensor, ranks: Ranks, *, own: bool = False) -> tuple[Tensor, Tensor]:
+def own_pairs(labels: Tensor, ranks: Sharing, *, own: bool = False) -> tuple[Tensor, Tensor]:
     """Of each own row (those added too) and each key: same class, and whether they are a pair.
 
     own: a row and the key of the same number are one. Rows that were added have no pair.
@@ -363,7 +342,7 @@ def between_ranks(
     same: Tensor,
     pairs: Tensor,
     energy: Energy,
-    ranks: Ranks,
+    ranks: Sharing,
     counts: tuple[int, int],
     *,
     times: int = 1,

@@ -25,10 +25,18 @@ from fermibose.machine.checkpoint import Checkpoint, Records
 from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.inputs import SplitInputs, count_classes, training_sources
 from fermibose.machine.local_rule import CHUNK, STRIP, Dense, LocalDense
-from fermibose.machine.loop import Adam, Ending, Stage, compute_settings, train_stages
+from fermibose.machine.loop import (
+    ALONE,
+    Adam,
+    Ending,
+    Sharing,
+    Stage,
+    compute_settings,
+    train_stages,
+)
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pairing import Augmented, ByLabel, Transform, transformed
-from fermibose.machine.ranks import ALONE, Ranks, SharedCheckpoint, learn_together
+from fermibose.machine.ranks import Ranks, SharedCheckpoint, learn_together
 from fermibose.machine.readouts import (
     KernelReadout,
     KernelRidge,
@@ -97,7 +105,7 @@ class LayerStage:
         y: Tensor,
         recipe: Recipe,
         generator: torch.Generator,
-        ranks: Ranks = ALONE,
+        ranks: Sharing = ALONE,
     ) -> None:
         self.ranks = ranks
         self.name = f"layer {number + 1}"
@@ -147,7 +155,9 @@ class LayerStage:
         if whole:
             x = ranks.own(x)
         learn = (
-            layer.learn_from if ranks.count == 1 else partial(learn_together, layer, ranks=ranks)
+            partial(learn_together, layer, ranks=ranks)
+            if isinstance(ranks, Ranks)
+            else layer.learn_from
         )
         report = learn(self._below(x), labels, lesson.energy, activity=recipe.activity, **queries)
         self.optimiser.step()
@@ -197,7 +207,7 @@ class CrossEntropyReadout:
         generator: torch.Generator,
         *,
         test: tuple[Source, Tensor] | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Sharing = ALONE,
     ) -> None:
         assert isinstance(net.readout, Dense)
         self.ranks = ranks
@@ -247,7 +257,7 @@ def train(
     test: tuple[Any, npt.ArrayLike | None] | None = None,
     checkpoint: str | Path | None = None,
     show: bool | None = None,
-    ranks: Ranks = ALONE,
+    ranks: Sharing = ALONE,
 ) -> Training:
     """Train a machine on inputs x (samples, features) in [0, 1] and labels y in 0…K−1.
 
@@ -278,9 +288,9 @@ def train(
     if checkpoint is not None:
         known = fingerprint(recipe, inputs, labels, *(test_examples or ()))
         keeper = Checkpoint(checkpoint, known)
-        if ranks.count > 1:
+        if isinstance(ranks, Ranks):
             keeper = SharedCheckpoint(checkpoint, known, ranks)
-    if ranks.count > 1:  # a transformation that no checkpoint could tell is no obstacle
+    if isinstance(ranks, Ranks):  # a transformation that no checkpoint could tell is no obstacle
         ranks.check_same(fingerprint(replace(recipe, pairing=ByLabel()), inputs, labels))
     stages: list[Callable[[], Stage]] = [
         partial(LayerStage, net, number, inputs, labels, recipe, generator, ranks)
