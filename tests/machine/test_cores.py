@@ -69,7 +69,7 @@ def test_a_training_is_the_same_to_the_bit_on_one_two_and_four_threads(name):
 
 def test_several_threads_share_the_pieces():
     """A meeting of all: each waits in its first piece until the others have begun one."""
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=120)
     seen = set()
 
     def meet(piece):
@@ -154,7 +154,7 @@ def test_work_inside_work_stays_on_its_thread_and_is_whole():
 
 def test_an_error_in_a_helper_reaches_the_caller_and_the_crew_goes_on():
     caller = threading.get_ident()
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=120)
 
     def fail(piece):
         together.wait()
@@ -171,7 +171,7 @@ def test_an_error_in_a_helper_reaches_the_caller_and_the_crew_goes_on():
 def test_helpers_flush_denormals_and_end_with_the_training():
     before = threading.active_count()
     caller = threading.get_ident()
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=120)
     tiny = torch.full((4,), 1e-30)
 
     def vanish(_):

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no open
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("tls")
-    subprocess.run(["sh", SCRIPTS / "certificates.sh", made], check=True, timeout=60)
+    subprocess.run(["sh", SCRIPTS / "certificates.sh", made], check=True, timeout=300)
     return made
 
 
