@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch or numpy start the
 
 import io
 import re
+import signal
 from contextlib import redirect_stdout
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,9 @@ from hypothesis import settings
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.myst import CodeBlockParser, SkipParser
+
+# A shell that starts the tests in the background makes them, and all they start, deaf to Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("fermibose", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("fermibose")

@@ -26,7 +26,6 @@ import torch
 from fermibose import PairEnergy
 from fermibose.machine import FreeEnergy, LocalDense, Ranks, compute_settings, joined
 from fermibose.machine.loop import ALONE, Adam
-from fermibose.machine.ranks import learn_together
 
 D, N = 784, 1000
 BATCHES = (1024, 4096)
@@ -60,7 +59,7 @@ def step(batch: int, energy: PairEnergy | FreeEnergy, ranks: Counting) -> Callab
         if ranks.count == 1:
             layer.learn_from(x, labels, energy)
         else:
-            learn_together(layer, own, labels, energy, ranks)
+            layer.learn_from(own, labels, energy, ranks=ranks)
         optimiser.step()
 
     return take

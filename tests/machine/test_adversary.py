@@ -19,7 +19,7 @@ from fermibose.machine import (
     Recipe,
     train,
 )  # fmt: skip
-from fermibose.machine.local_rule import mean_energy
+from fermibose.machine.queries import mean_energy
 from fermibose.threat import ThreatModel
 
 

@@ -23,7 +23,7 @@ from fermibose.machine.adversary import LocalAdversary
 from fermibose.machine.checkpoint import Checkpoint, Position
 from fermibose.machine.local_rule import LocalLayer
 from fermibose.machine.loop import ALONE, Adam
-from fermibose.machine.ranks import SharedCheckpoint, backend_for, device_of, learn_together
+from fermibose.machine.ranks import SharedCheckpoint, backend_for, device_of
 from fermibose.threat import ThreatModel
 
 ENERGIES = [
@@ -63,7 +63,7 @@ def test_gradient_is_that_of_the_pair_loss(energy, kind, size, count):
 
     def work(ranks: Ranks):
         layer = layer_of(kind)
-        report = learn_together(layer, ranks.own(x), labels, energy, ranks, activity=0.3)
+        report = layer.learn_from(ranks.own(x), labels, energy, ranks=ranks, activity=0.3)
         return [p.grad for p in layer.parameters()], report
 
     found, _ = together(count, work)
@@ -100,7 +100,7 @@ def test_queries_and_their_adversary_are_those_of_one_process(energy, roles):
         layer = layer_of("dense")
         queries = perturbed(layer, ranks)
         queried = {"perturbed": queries, "activity": 0.2, **roles}
-        got = learn_together(layer, ranks.own(x), labels, energy, ranks, **queried)
+        got = layer.learn_from(ranks.own(x), labels, energy, ranks=ranks, **queried)
         return queries, layer.weight.grad, got
 
     found, _ = together(count, work)
@@ -117,13 +117,13 @@ def test_blocks_of_rows_make_no_difference(monkeypatch):
     def gradients():
         def work(ranks: Ranks):
             layer = layer_of("dense")
-            learn_together(layer, ranks.own(x), labels, ENERGIES[0], ranks)
+            layer.learn_from(ranks.own(x), labels, ENERGIES[0], ranks=ranks)
             return layer.weight.grad
 
         return together(2, work)[0][1]
 
     whole = gradients()
-    monkeypatch.setattr("fermibose.machine.ranks.BLOCK", 12 * 4)
+    monkeypatch.setattr("fermibose.machine.queries.BLOCK", 12 * 4)
     torch.testing.assert_close(gradients(), whole, rtol=1e-12, atol=1e-15)
 
 
@@ -135,7 +135,7 @@ def test_a_step_is_two_messages_of_known_size():
     def step(energy):
         def work(ranks: Ranks):
             layer = layer_of("dense").float()
-            learn_together(layer, ranks.own(x.float()), labels, energy, ranks)
+            layer.learn_from(ranks.own(x.float()), labels, energy, ranks=ranks)
 
         return together(4, work)[1].messages
 

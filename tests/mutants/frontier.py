@@ -1,6 +1,7 @@
 """Ways to break what a classifier for few labels stands on: layers, pairs, adversary, readouts."""
 
 RULE, FREE = "fermibose/machine/local_rule.py", "fermibose/machine/free_energy.py"
+FORCES = "fermibose/machine/queries.py"
 CONV, ADVERSARY = "fermibose/machine/convolution.py", "fermibose/machine/adversary.py"
 AUGMENT, READOUTS = "fermibose/machine/augment.py", "fermibose/machine/readouts.py"
 FRONT, RECIPE = "fermibose/attacks/front_end.py", "fermibose/machine/recipe.py"
@@ -13,11 +14,11 @@ MUTANTS = [
     ("free energy: all queries counted", FREE, "pairs.sum(), counted.sum())", "pairs.sum(), counted.sum() * 0 + len(counted))", "tests/machine/test_queries.py"),
     ("free energy: what is no pair counts", FREE, "exponents = exponents.masked_fill(~pairs, -torch.inf)", "exponents = exponents + 0", "tests/machine/test_queries.py"),
     ("free energy: mean over all entries", FREE, "(apart / count)", "d2.mean()", "tests/machine/test_queries.py"),
-    ("queries: force on keys forgotten", RULE, "force[-size:] += forces.on_keys", "pass", "tests/machine/test_queries.py"),
-    ("queries: keys feel the queries' sums", RULE, "s.sum(0)[:, None] * g", "s.sum(0)[:, None] * g * 2", "tests/machine/test_queries.py"),
-    ("queries: own pairs always", RULE, "torch.ones_like(others) if own else others", "torch.ones_like(others)", "tests/machine/test_queries.py"),
-    ("queries: pairs of a batch counted once", RULE, "times = 2 if perturbed is None else 1", "times = 1", "tests/machine/test_queries.py"),
-    ("queries: activity without its size", RULE, "force.add_(h.sign(), alpha=activity / h.numel())\n            gradients", "force.add_(h.sign(), alpha=activity)\n            gradients", "tests/machine/test_queries.py"),
+    ("queries: force on keys forgotten", FORCES, "force[-1, :rows] += ranks.total(found.on_keys)[0][here]", "pass", "tests/machine/test_queries.py"),
+    ("queries: keys feel the queries' sums", FORCES, "s.sum(0)[:, None] * g", "s.sum(0)[:, None] * g * 2", "tests/machine/test_queries.py"),
+    ("queries: own pairs always", FORCES, "own=own and perturbed", "own=True", "tests/machine/test_queries.py"),
+    ("queries: pairs of a batch counted once", FORCES, "times = 1 if perturbed else 2", "times = 1", "tests/machine/test_queries.py"),
+    ("queries: activity without its size", RULE, "alpha=activity / size", "alpha=activity", "tests/machine/test_queries.py"),
     ("convolution: padding on one side too many", CONV, "padding=self.size // 2)", "padding=self.size // 2 + 1)", "tests/machine/test_convolution.py"),
     ("convolution: energy sees everything", CONV, "if min(h.shape[-2:]) <= self.head_size:", "if True:", "tests/machine/test_convolution.py"),
     ("relu: slope everywhere", RULE, "return grad.mul_(h > 0)", "return grad.mul_(h >= 0)", "tests/machine/test_local_rule.py"),

@@ -1,24 +1,25 @@
 """Ways to break the ranks: name, file below src, text, what replaces it, tests that must turn red."""
 
 RANKS, TESTS = "fermibose/machine/ranks.py", "tests/machine/test_ranks.py"
+RULE, FORCES = "fermibose/machine/local_rule.py", "fermibose/machine/queries.py"
 GRADIENT = f"{TESTS}::test_gradient_is_that_of_the_pair_loss"
 QUERIES = f"{TESTS}::test_queries_and_their_adversary_are_those_of_one_process"
 ENDS = f"{TESTS}::test_trainings_end_with_the_weights_of_one_process"
 
 MUTANTS = [
-    ("ranks: gradients not summed", RANKS, "*summed, sums = ranks.total(*gradients, sums)", "*summed, sums = *gradients, sums", GRADIENT),
+    ("ranks: gradients not summed", RULE, "*summed, sums = ranks.total(*summed, sums)", "pass", GRADIENT),
     ("ranks: rows gathered with what was added", RANKS, "rows.flatten(0, 1)[:size]", "rows.flatten(0, 1)", GRADIENT),
-    ("ranks: wrong diagonal of the rows", RANKS, "matrix.diagonal(start).fill_(0)", "matrix.diagonal(0).fill_(0)", GRADIENT),
-    ("ranks: factor 2 of the force", RANKS, "force.mul_(2 / (units * pairs))", "force.mul_(1 / (units * pairs))", GRADIENT),
-    ("ranks: pairs counted in order", RANKS, "return bosons // 2, fermions // 2", "return bosons, fermions", GRADIENT),
-    ("ranks: added rows repel", RANKS, "pairs[: here.stop - here.start] = True", "pairs[:] = True", GRADIENT),
-    ("ranks: activity of the own rows only", RANKS, "activity / (len(copies) * size * h.shape[1])", "activity / h.numel()", GRADIENT),
-    ("ranks: forces on keys not summed", RANKS, "ranks.total(on_keys)[0][here]", "on_keys[here]", GRADIENT),
+    ("ranks: wrong diagonal of the rows", FORCES, "matrix.diagonal(start).fill_(0)", "matrix.diagonal(0).fill_(0)", GRADIENT),
+    ("ranks: factor 2 of the force", FORCES, "force.mul_(2 / (units * pairs))", "force.mul_(1 / (units * pairs))", GRADIENT),
+    ("ranks: pairs counted in order", RULE, "return n_boson // 2, n_fermion // 2", "return n_boson, n_fermion", GRADIENT),
+    ("ranks: added rows repel", FORCES, "pairs[: here.stop - here.start] = True", "pairs[:] = True", GRADIENT),
+    ("ranks: activity of the own rows only", RULE, "size = len(copies) * len(labels) * h.shape[1]", "size = h.numel()", GRADIENT),
+    ("ranks: forces on keys not summed", FORCES, "ranks.total(found.on_keys)[0][here]", "found.on_keys[here]", GRADIENT),
     ("ranks: mean distance of the own rows", "fermibose/machine/free_energy.py", "total((d2 * pairs).sum(), pairs.sum(), counted.sum())", "((d2 * pairs).sum(), pairs.sum(), counted.sum())", GRADIENT),
     ("ranks: slope of the own rows", "fermibose/machine/free_energy.py", "total(unlike, (excess * d2).sum())", "(unlike, (excess * d2).sum())", GRADIENT),
-    ("ranks: own pairs forgotten", RANKS, "if not own and here.start", "if here.start", QUERIES),
-    ("ranks: own pairs not counted", RANKS, "len(labels) * own", "0", QUERIES),
-    ("ranks: inputs not queries too", RANKS, "if perturbed is not None and extra:", "if False:", QUERIES),
+    ("ranks: own pairs forgotten", FORCES, "if not own and here.start", "if here.start", QUERIES),
+    ("ranks: own pairs not counted", RULE, "size * own", "0", "tests/machine/test_queries.py"),
+    ("ranks: inputs not queries too", FORCES, "if perturbed and extra:", "if False:", QUERIES),
     ("ranks: each rank a start of its own", "fermibose/machine/adversary.py", "start = ball_around(x, self.threat).random(generator)", "start = ball_around(ranks.own(x), self.threat).random(generator).repeat(ranks.count, 1)", QUERIES),
     ("ranks: added rows are read out", "fermibose/machine/training.py", "residual[here.stop - here.start :] = 0", "pass", ENDS),
     ("ranks: readouts drift apart", "fermibose/machine/training.py", "(self.readout.weight.grad,) = ranks.total(gradient)", "pass", ENDS),

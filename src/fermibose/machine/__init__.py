@@ -13,11 +13,12 @@ from fermibose.machine.convolution import Conv, Hidden, LocalConv, LocalPointwis
 from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, summarise
 from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.inputs import RangeWarning, Rescaling, Scaling, Sides, rescaling
-from fermibose.machine.local_rule import Energy, LocalDense
+from fermibose.machine.local_rule import LocalDense
 from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pair_loss import PairLoss
 from fermibose.machine.pairing import Augmented, ByLabel, Pairing, SelfSupervised, Transform
+from fermibose.machine.queries import Energy
 from fermibose.machine.ranks import RankLost, Ranks, device_of, joined, tells
 from fermibose.machine.readouts import KernelRidge
 from fermibose.machine.recipe import Lesson, Preset, ReadoutKind, Recipe, preset

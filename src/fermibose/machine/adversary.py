@@ -17,9 +17,9 @@ from torch import Tensor
 from fermibose import checks
 from fermibose.errors import InputError
 from fermibose.machine.inputs import within
-from fermibose.machine.local_rule import Energy
+from fermibose.machine.local_rule import count_pairs
 from fermibose.machine.loop import ALONE, Sharing
-from fermibose.machine.ranks import between_ranks, count_pairs, own_pairs
+from fermibose.machine.queries import Energy, own_pairs, query_forces
 from fermibose.threat import ThreatModel, ball_around
 
 
@@ -89,8 +89,8 @@ class LocalAdversary:
             point.requires_grad_(True)
             with torch.enable_grad():
                 h = represent(point)
-            forces, _, _ = between_ranks(h.detach(), keys, same, pairs, energy, ranks, counts)
-            (gradient,) = torch.autograd.grad(h, point, forces)
+            forces = query_forces(h.detach(), keys, same, pairs, energy, counts=counts, ranks=ranks)
+            (gradient,) = torch.autograd.grad(h, point, forces.on_queries)
             move = ball.steepest(gradient).mul_(self.step_size * self.threat.epsilon)
             point = ball.project(move.add_(point.detach()))
         return point

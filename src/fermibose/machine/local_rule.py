@@ -10,12 +10,6 @@ With the squared distances :math:`D^2_{ij} = |h_i - h_j|^2/N` (mean over the N u
 
 No pair is ever materialised: everything is a block of the B×B matrix or a GEMM. The diagonal of S
 cancels in the Laplacian; energies and counts leave it out, for a sample is no pair with itself.
-
-Where those who feel and those who are felt differ, *queries* h (perturbed copies, say) and *keys*
-g, the graph is bipartite: with :math:`D^2_{ik} = |h_i - g_k|^2/N` and S = ∂L/∂D²,
-
-.. math:: \frac{\partial L}{\partial h} = \frac2N\,(\mathrm{diag}(S\mathbf 1)\,h - S g), \qquad
-    \frac{\partial L}{\partial g} = \frac2N\,(\mathrm{diag}(S^\top\mathbf 1)\,g - S^\top h) .
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +29,10 @@ from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine.cores import product, spread
 from fermibose.machine.free_energy import FreeEnergy
+from fermibose.machine.loop import ALONE, Sharing
+from fermibose.machine.queries import BLOCK, Energy, batch_forces
 
-Energy: TypeAlias = PairEnergy | FreeEnergy
-
-# Entries of the B×B matrix treated at once: they stay in the cache, and the time of a step per
-# operation does not grow with the batch (scaling() in benchmarks/machine.py).
-BLOCK = 1 << 19
-# Entries of it that are held, 64 MB: rows of more are computed when their turn comes.
+# Entries of the B×B matrix that are held, 64 MB: rows of more are computed when their turn comes.
 STRIP = 1 << 24
 # Variance |h − ⟨h⟩|² per |h|² below which what samples have in common is taken off first: in the
 # Gram matrix it would cost more than three digits (the test of near-duplicates fails without it).
@@ -60,6 +51,17 @@ class PairReport(NamedTuple):
     n_boson: int
     n_fermion: int
 
+    @classmethod
+    def of(cls, energy: float, bosons: float, fermions: float, counts: tuple[int, int]) -> Self:
+        """From sums of D² over the pairs of each kind."""
+        n_boson, n_fermion = counts
+        return cls(
+            energy,
+            bosons / n_boson if n_boson else float("nan"),
+            fermions / n_fermion if n_fermion else float("nan"),
+            *counts,
+        )
+
     @property
     def boson_share(self) -> float:
         """Boson pairs per pair."""
@@ -67,11 +69,27 @@ class PairReport(NamedTuple):
         return self.n_boson / pairs if pairs else float("nan")
 
 
-def count_pairs(labels: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Numbers of boson and fermion pairs among samples with these labels, (B,) integers."""
+def count_pairs(
+    labels: Tensor | npt.NDArray[np.int64],
+    *,
+    perturbed: bool = False,
+    extra: bool = False,
+    own: bool = False,
+) -> tuple[int, int]:
+    """Numbers of boson and fermion pairs of a batch with these labels, (B,) integers.
+
+    perturbed, extra, own: of queries and keys as in :meth:`LocalLayer.learn_from`.
+    """
     size = len(labels)
-    n_boson = sum(n * (n - 1) // 2 for n in Counter(labels.tolist()).values())
-    return n_boson, size * (size - 1) // 2 - n_boson
+    if isinstance(labels, Tensor):  # counted where they are
+        members = labels.unique(return_counts=True)[1]
+        n_boson = int((members * (members - 1)).sum())
+    else:
+        n_boson = sum(n * (n - 1) for n in Counter(labels.tolist()).values())
+    n_fermion = size * (size - 1) - n_boson
+    if not perturbed:
+        return n_boson // 2, n_fermion // 2
+    return n_boson * (1 + extra) + size * own, n_fermion * (1 + extra)
 
 
 def check_labels(labels: Tensor, size: int) -> None:
@@ -96,8 +114,8 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
         )
     check_labels(labels, size)
     kinds = labels.numpy()  # NumPy's calls on small matrices cost a third of torch's
-    n_boson, n_fermion = counts = count_pairs(kinds)
-    pairs = max(n_boson + n_fermion, 1)
+    counts = count_pairs(kinds)
+    pairs = max(sum(counts), 1)
     whole, squares, common = _gram(h)
     if squares.mean() - common < COMMON * squares.mean():
         h = h - h.mean(0)
@@ -130,14 +148,7 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
             bosons += float(d2.sum()) / 2
             d2[:] = laplacian
         product(strip, h, out=force[top : top + high])
-    report = PairReport(
-        energy=pair_energy / pairs,
-        boson_distance=bosons / n_boson if n_boson else float("nan"),
-        fermion_distance=(total - bosons) / n_fermion if n_fermion else float("nan"),
-        n_boson=n_boson,
-        n_fermion=n_fermion,
-    )
-    return force, report
+    return force, PairReport.of(pair_energy / pairs, bosons, total - bosons, counts)
 
 
 def _gram(h: Tensor) -> tuple[Tensor | None, npt.NDArray[Any], float]:
@@ -147,57 +158,6 @@ def _gram(h: Tensor) -> tuple[Tensor | None, npt.NDArray[Any], float]:
         return None, h.square().sum(1).numpy(), float(h.mean(0).square().sum())
     gram = product(h, h.T)
     return gram, gram.numpy().diagonal().copy(), float(gram.numpy().sum()) / size**2
-
-
-def mean_energy(
-    energy: Energy, d2: Tensor, same: Tensor, pairs: Tensor, *, times: int = 1
-) -> tuple[Tensor, Tensor]:
-    """L and ∂L/∂D² of the squared distances d2 (queries, keys).
-
-    same: True for boson pairs. pairs: False where query and key make no pair. times: how often
-    each pair stands there; twice, if the queries are the keys.
-    """
-    if isinstance(energy, FreeEnergy):
-        return energy.between(d2, same, pairs)
-    count = pairs.sum().clamp(min=1).to(d2.dtype)
-    bosons = (same & pairs).sum().to(d2.dtype)
-    energies, forces = energy.energy_and_force(d2, same, (bosons / times, (count - bosons) / times))
-    return energies.masked_fill(~pairs, 0).sum() / count, forces.masked_fill(~pairs, 0) / count
-
-
-class QueryForces(NamedTuple):
-    """What queries and keys do to each other."""
-
-    on_queries: Tensor  # ∂L/∂h, (queries, N)
-    on_keys: Tensor  # ∂L/∂g, (keys, N)
-    report: PairReport
-
-
-def query_forces(
-    h: Tensor, g: Tensor, same: Tensor, pairs: Tensor, energy: Energy, *, times: int = 1
-) -> QueryForces:
-    """The forces on queries h (queries, N) and keys g (keys, N), and a report on their pairs.
-
-    The rest as in :func:`mean_energy`.
-    """
-    centre = g.mean(0)  # what all have in common would cost digits in the Gram matrix
-    h, g = h - centre, g - centre
-    units = h.shape[1]
-    d2 = torch.addmm(g.square().sum(1) + h.square().sum(1, keepdim=True), h, g.T, alpha=-2)
-    d2.mul_(1 / units).clamp_(min=0)
-    value, s = mean_energy(energy, d2, same, pairs, times=times)
-    on_queries = torch.addmm(s.sum(1, keepdim=True) * h, s, g, alpha=-1).mul_(2 / units)
-    on_keys = torch.addmm(s.sum(0)[:, None] * g, s.T, h, alpha=-1).mul_(2 / units)
-    bosons, fermions = same & pairs, ~same & pairs
-    n_boson, n_fermion = int(bosons.sum()) // times, int(fermions.sum()) // times
-    report = PairReport(
-        energy=float(value),
-        boson_distance=float(d2[bosons].mean()),
-        fermion_distance=float(d2[fermions].mean()),
-        n_boson=n_boson,
-        n_fermion=n_fermion,
-    )
-    return QueryForces(on_queries, on_keys, report)
 
 
 @dataclass(frozen=True)
@@ -275,48 +235,47 @@ class LocalLayer(nn.Module, ABC):
         perturbed: Tensor | None = None,
         extra: bool = False,
         own: bool = False,
+        ranks: Sharing = ALONE,
     ) -> PairReport:
         """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
 
         x: (B, …). labels: (B,) integers that say which pairs are bosons. perturbed: the same inputs
         as an adversary or a camera changed them, (B, …); they are the queries then, and x the keys.
-        extra: x are queries too. own: a perturbed input and its own x are a boson pair.
+        extra: x are queries too. own: a perturbed input and its own x are a boson pair. ranks: who
+        shares the batch; x and perturbed are this rank's part of it, labels those of all.
 
         The forces on the output are in closed form, and the chain rule carries them through this
         layer only.
         """
-        size = len(x)
-        check_labels(labels, size)
+        check_labels(ranks.own(labels), len(x))
         inputs = x if perturbed is None else torch.cat([perturbed, x])
         parameters = list(self.requires_grad_(True).parameters())
         try:
             with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
                 heads = spread(lambda part: self.head(self(part)), inputs.split(CHUNK))
             h = torch.cat([head.detach() for head in heads])
-            same = labels[:, None] == labels
-            others = ~torch.eye(size, dtype=torch.bool, device=x.device)
-            queries, pairs = h[:size], torch.ones_like(others) if own else others
-            if perturbed is None:
-                pairs = others
-            elif extra:
-                queries, same, pairs = h, same.repeat(2, 1), torch.cat([pairs, others])
-            times = 2 if perturbed is None else 1
-            forces = query_forces(queries, h[-size:], same, pairs, energy, times=times)
-            force = torch.zeros_like(h)
-            force[: len(queries)] += forces.on_queries
-            force[-size:] += forces.on_keys
+            copies = h.view(-1, len(x), h.shape[1])  # perturbed rows, rows themselves
+            roles = {"perturbed": perturbed is not None, "extra": extra, "own": own}
+            counts = count_pairs(labels, **roles)
+            force, sums = batch_forces(copies, labels, energy, ranks, counts, **roles)
             if activity:
-                force.add_(h.sign(), alpha=activity / h.numel())
+                here = ranks.share(len(labels))
+                acting = force[:, : here.stop - here.start]
+                size = len(copies) * len(labels) * h.shape[1]
+                acting.add_(copies[:, : acting.shape[1]].sign(), alpha=activity / size)
             gradients = spread(
                 lambda part: torch.autograd.grad(part[0], parameters, part[1]),
-                zip(heads, force.split(CHUNK), strict=True),
+                zip(heads, force.flatten(0, 1).split(CHUNK), strict=True),
             )
         finally:
             self.requires_grad_(False)
         # The last samples first, as the tape of all of them would go back
-        for parameter, parts in zip(parameters, zip(*gradients, strict=True), strict=True):
-            parameter.grad = reduce(torch.add, reversed(parts))
-        return forces.report
+        summed = [reduce(torch.add, reversed(parts)) for parts in zip(*gradients, strict=True)]
+        *summed, sums = ranks.total(*summed, sums)
+        for parameter, gradient in zip(parameters, summed, strict=True):
+            parameter.grad = gradient
+        value, bosons, fermions = (float(part) for part in sums)
+        return PairReport.of(value, bosons, fermions, counts)
 
 
 class Dense(nn.Module):
@@ -393,7 +352,9 @@ class LocalDense(LocalLayer, Dense):
         autocast.
         """
         elsewhere = x.device.type not in ("cpu", "meta")
-        if elsewhere or isinstance(energy, FreeEnergy) or queries.get("perturbed") is not None:
+        shared = queries.get("ranks", ALONE).count > 1
+        asked = queries.get("perturbed") is not None
+        if elsewhere or shared or asked or isinstance(energy, FreeEnergy):
             return super().learn_from(x, labels, energy, activity=activity, **queries)
         if torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):

@@ -7,7 +7,8 @@ from fermibose.checks import shown
 from fermibose.compute import widest
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine.local_rule import Energy, check_labels, mean_energy
+from fermibose.machine.local_rule import check_labels
+from fermibose.machine.queries import Energy, mean_energy
 
 
 class PairLoss(nn.Module):

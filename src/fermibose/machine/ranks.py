@@ -31,19 +31,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fermibose.energy import PairEnergy
 from fermibose.errors import FermiboseError, InputError
 from fermibose.machine.checkpoint import Checkpoint
-from fermibose.machine.free_energy import FreeEnergy
-from fermibose.machine.local_rule import (
-    BLOCK,
-    CHUNK,
-    Energy,
-    LocalDense,
-    LocalLayer,
-    PairReport,
-    check_labels,
-)
 from fermibose.machine.loop import ALONE, Sharing
 
 ANSWER = timedelta(seconds=10)  # within which torchrun's store must say who tells of an error
@@ -164,7 +153,11 @@ def backend_for(device: str | torch.device) -> str:
 
 @contextmanager
 def _ended_by_torchrun() -> Iterator[None]:
-    """SIGTERM, by which torchrun ends the others when a rank has died, as an error for people."""
+    """SIGTERM, by which torchrun ends the others when a rank has died, as an error for people.
+
+    Once a rank is lost this process is deaf to it, so that it can still tell of the loss; torchrun
+    kills what lingers.
+    """
 
     def on_end(signum: int, frame: Any) -> NoReturn:
         raise _lost("torchrun ended the others")
@@ -172,11 +165,14 @@ def _ended_by_torchrun() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may handle signals
         return
-    before = signal.signal(signal.SIGTERM, on_end)
+    after = signal.signal(signal.SIGTERM, on_end)
     try:
         yield
+    except RankLost:
+        after = signal.SIG_IGN
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, after)
 
 
 @cache
@@ -217,155 +213,3 @@ class SharedCheckpoint(Checkpoint):
                 found = error
         tensors, header = self.ranks.told(found)
         return tensors, header
-
-
-@torch.no_grad()
-def learn_together(
-    layer: LocalLayer,
-    x: Tensor,
-    labels: Tensor,
-    energy: Energy,
-    ranks: Sharing,
-    *,
-    activity: float = 0.0,
-    perturbed: Tensor | None = None,
-    extra: bool = False,
-    own: bool = False,
-) -> PairReport:
-    """Write the gradient of L for the whole batch into ``.grad``, on every rank the same.
-
-    x, perturbed: this rank's inputs, see :meth:`Ranks.own`. labels: (B,), of the whole batch. The
-    rest as in :meth:`LocalLayer.learn_from`.
-    """
-    size, here = len(labels), ranks.share(len(labels))
-    check_labels(labels, size)
-    rows = here.stop - here.start  # without those added
-    inputs = x if perturbed is None else torch.cat([perturbed, x])
-    # A dense layer leaves nothing big behind for the way back.
-    chunk = len(inputs) if isinstance(layer, LocalDense) else CHUNK
-    parameters = list(layer.requires_grad_(True).parameters())
-    try:
-        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-            heads = [layer.head(layer(part)) for part in inputs.split(chunk)]
-        h = torch.cat([head.detach() for head in heads])
-        queries, keys = h[: len(x)], ranks.gather(h[-len(x) :], size)
-        force = torch.zeros_like(h)
-        copies = force.view(-1, len(x), h.shape[1])  # perturbed rows, rows themselves
-        if perturbed is None and isinstance(energy, PairEnergy):
-            counts = count_pairs(labels)
-            copies[-1, :rows], sums = row_forces(keys, here, labels, energy, counts)
-        else:
-            counts = count_pairs(labels, perturbed=perturbed is not None, extra=extra, own=own)
-            same, pairs = own_pairs(labels, ranks, own=own and perturbed is not None)
-            if perturbed is not None and extra:
-                others = own_pairs(labels, ranks)[1]
-                queries, same, pairs = h, same.repeat(2, 1), torch.cat([pairs, others])
-            times = 2 if perturbed is None else 1
-            on_queries, on_keys, sums = between_ranks(
-                queries, keys, same, pairs, energy, ranks, counts, times=times
-            )
-            force[: len(queries)] += on_queries
-            copies[-1, :rows] += ranks.total(on_keys)[0][here]
-        if activity:
-            moved = h.view_as(copies)[:, :rows].sign()
-            copies[:, :rows].add_(moved, alpha=activity / (len(copies) * size * h.shape[1]))
-        gradients = torch.autograd.grad(heads, parameters, force.split(chunk))
-    finally:
-        layer.requires_grad_(False)
-    *summed, sums = ranks.total(*gradients, sums)
-    for parameter, gradient in zip(parameters, summed, strict=True):
-        parameter.grad = gradient
-    value, bosons, fermions = sums.tolist()
-    return PairReport(
-        energy=value,
-        boson_distance=bosons / counts[0] if counts[0] else float("nan"),
-        fermion_distance=fermions / counts[1] if counts[1] else float("nan"),
-        n_boson=counts[0],
-        n_fermion=counts[1],
-    )
-
-
-def count_pairs(
-    labels: Tensor, *, perturbed: bool = False, extra: bool = False, own: bool = False
-) -> tuple[int, int]:
-    """Boson and fermion pairs of the whole batch; queries and keys as in :func:`learn_together`."""
-    members = labels.unique(return_counts=True)[1]
-    bosons = int((members * (members - 1)).sum())
-    fermions = int((members * (len(labels) - members)).sum())
-    if not perturbed:
-        return bosons // 2, fermions // 2
-    return bosons * (1 + extra) + len(labels) * own, fermions * (1 + extra)
-
-
-def own_pairs(labels: Tensor, ranks: Sharing, *, own: bool = False) -> tuple[Tensor, Tensor]:
-    """Of each own row (those added too) and each key: same class, and whether they are a pair.
-
-    own: a row and the key of the same number are one. Rows that were added have no pair.
-    """
-    here = ranks.share(len(labels))
-    same = ranks.own(labels)[:, None] == labels
-    pairs = torch.zeros_like(same)
-    pairs[: here.stop - here.start] = True
-    if not own and here.start < len(labels):
-        pairs.diagonal(here.start).fill_(False)
-    return same, pairs
-
-
-def row_forces(
-    keys: Tensor, here: slice, labels: Tensor, energy: PairEnergy, counts: tuple[int, int]
-) -> tuple[Tensor, Tensor]:
-    """∂L/∂h of the rows ``here`` of all representations, and their part of what is reported."""
-    units, pairs = keys.shape[1], max(sum(counts), 1)
-    keys = keys - keys.mean(0)  # what all have in common would cost digits in the Gram matrix
-    squares = keys.square().sum(1)
-    force, sums = torch.empty_like(keys[here]), keys.new_zeros(3)
-    each = max(BLOCK // len(keys), 1)
-    for block, part in zip(keys[here].split(each), force.split(each), strict=True):
-        start = here.start
-        here = slice(start + len(block), here.stop)
-        rows = slice(start, start + len(block))
-        d2 = torch.addmm(squares + squares[rows, None], block, keys.T, alpha=-2)
-        d2.mul_(1 / units).clamp_(min=0).diagonal(start).fill_(0)
-        same = labels[rows, None] == labels
-        energies, s = energy.energy_and_force(d2, same, counts)
-        for matrix in (energies, s):  # a sample is no pair with itself
-            matrix.diagonal(start).fill_(0)
-        torch.addmm(s.sum(1, keepdim=True) * block, s, keys, alpha=-1, out=part)
-        bosons = (d2 * same).sum()
-        sums += torch.stack([energies.sum() / pairs, bosons, d2.sum() - bosons]) / 2
-    return force.mul_(2 / (units * pairs)), sums
-
-
-def between_ranks(
-    h: Tensor,
-    g: Tensor,
-    same: Tensor,
-    pairs: Tensor,
-    energy: Energy,
-    ranks: Sharing,
-    counts: tuple[int, int],
-    *,
-    times: int = 1,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The forces of own queries h and all keys g on each other, and their part of a report.
-
-    As in :func:`query_forces`, of which these are some rows; counts are those of all ranks. The
-    forces on the keys are this rank's part of them.
-    """
-    centre = g.mean(0)
-    h, g = h - centre, g - centre
-    units = h.shape[1]
-    d2 = torch.addmm(g.square().sum(1) + h.square().sum(1, keepdim=True), h, g.T, alpha=-2)
-    d2.mul_(1 / units).clamp_(min=0)
-    if isinstance(energy, FreeEnergy):
-        value, s = energy.between(d2, same, pairs, total=ranks.total)
-        value = value / ranks.count  # every rank has all of it
-    else:
-        standing = times * max(sum(counts), 1)
-        energies, s = energy.energy_and_force(d2, same, counts)
-        value = energies.masked_fill(~pairs, 0).sum() / standing
-        s = s.masked_fill(~pairs, 0) / standing
-    on_queries = torch.addmm(s.sum(1, keepdim=True) * h, s, g, alpha=-1).mul_(2 / units)
-    on_keys = torch.addmm(s.sum(0)[:, None] * g, s.T, h, alpha=-1).mul_(2 / units)
-    apart = [(d2 * (kind & pairs)).sum() / times for kind in (same, ~same)]
-    return on_queries, on_keys, torch.stack([value, *apart])

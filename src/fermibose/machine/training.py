@@ -36,7 +36,7 @@ from fermibose.machine.loop import (
 )
 from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pairing import Augmented, ByLabel, Transform, transformed
-from fermibose.machine.ranks import Ranks, SharedCheckpoint, learn_together
+from fermibose.machine.ranks import Ranks, SharedCheckpoint
 from fermibose.machine.readouts import (
     KernelReadout,
     KernelRidge,
@@ -154,12 +154,9 @@ class LayerStage:
             queries = {"perturbed": self._below(perturbed)} | adversary.roles
         if whole:
             x = ranks.own(x)
-        learn = (
-            partial(learn_together, layer, ranks=ranks)
-            if isinstance(ranks, Ranks)
-            else layer.learn_from
+        report = layer.learn_from(
+            self._below(x), labels, lesson.energy, activity=recipe.activity, ranks=ranks, **queries
         )
-        report = learn(self._below(x), labels, lesson.energy, activity=recipe.activity, **queries)
         self.optimiser.step()
         layer.constrain()
         return {
