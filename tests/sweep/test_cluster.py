@@ -91,7 +91,7 @@ except InputError as error:
 def test_a_server_that_is_no_scheduler_is_told_and_the_connection_closed(tmp_path):
     script = STRANGER.format(folder=HERE, store=str(tmp_path / "s"))
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     assert done.stdout.startswith("no Dask scheduler answers at tcp://127.0.0.1:")
     assert "Traceback" not in done.stderr
 
