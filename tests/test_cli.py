@@ -515,4 +515,5 @@ def test_a_terminal_without_greek_gets_words():
         check=True,
     )
     assert b"alpha = 0.5, Delta = 0.5, beta = 5" in done.stdout.replace(b"delta", b"Delta")
+    assert b"lambda_w = 0.05" in done.stdout
     assert b"D_F2" in done.stdout

@@ -31,7 +31,7 @@ def run(*command, **variables):
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
     return subprocess.run(
         [sys.executable, *map(str, command)],
-        capture_output=True, text=True, env=environment, timeout=300, check=False,
+        capture_output=True, text=True, env=environment, timeout=1200, check=False,
         cwd=variables.get("FOLDER"),
     )  # fmt: skip
 

@@ -461,6 +461,18 @@ def test_features_are_what_enters_the_last_product_whatever_it_is_called(net, im
     torch.testing.assert_close(one, (x[:1] @ model.first).relu())
     assert torch.equal(features_of(nn.Softmax(1), x, 10)(x), x.softmax(1))
 
+    class Divided(Misnamed):
+        """The first product in two parts, unless a gradient is asked for."""
+
+        def forward(self, x):
+            parts = self.first.split(30 if x.requires_grad else 15, dim=1)
+            return torch.cat([x @ part for part in parts], 1).relu() @ self.last
+
+    divided = Divided()
+    with torch.no_grad():
+        found = features_of(divided, x, 10)(x)
+    torch.testing.assert_close(found, (x @ divided.first).relu())
+
 
 @pytest.mark.usefixtures("by_pgd")
 def test_a_check_that_cannot_run_says_why_and_leaves_the_others_alone(net, few, monkeypatch):
@@ -533,8 +545,13 @@ def test_an_interrupted_audit_goes_on_to_the_same_evidence(net, few, tmp_path, m
         audit(net, *few, THREAT, checkpoint=path, **options)
     attacked = []
     monkeypatch.setattr(auditing, "_attacked", lambda *_: attacked.append(True))
-    found = audit(net, *few, THREAT, checkpoint=path, **options)
+    told, kept = [], len(json.loads(path.read_text())["turns"])
+    found = audit(
+        net, *few, THREAT, checkpoint=path, **options, progress=lambda *turn: told.append(turn)
+    )
     assert not attacked
+    assert [turn[:2] for turn in told] == [(done, 20) for done in range(kept, 20)]
+    assert [turn[2] for turn in told] == names[-len(told) :]
     assert len(names) == len(set(names)) + 1  # only the one that was interrupted came twice
     assert json.loads(as_json(found.as_dict())) == json.loads(as_json(whole.as_dict()))
     with pytest.raises(FermiboseError, match="belongs to an audit with another model"):

@@ -160,13 +160,13 @@ def test_a_gzip_bomb_is_refused_from_its_header_on(tmp_path, write_folder, small
     path.write_bytes(start + 180 * zeros + made.flush())
     assert path.stat().st_size < 4e6
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(FileFormatError, match=f"{announced} images but .* 6 labels"):
         load_idx(tmp_path)
     if announced == 7:
         with pytest.raises(FileFormatError, match="trailing bytes"):
             read_idx(path)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     assert tracemalloc.get_traced_memory()[1] < 2e7
     tracemalloc.stop()
 

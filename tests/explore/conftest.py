@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 
+from browser import PATIENCE
 from fermibose.data import load_dataset
 from fermibose.explore.serve import Settings
 from fermibose.machine import Recipe, train, train_mlp
@@ -44,11 +45,11 @@ def address(settings, tmp_path_factory):
         yield _answering(process, log)
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE)
 
 
 def _answering(process, log):
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end and process.poll() is None:
         if found := re.search(r"http://127\.0\.0\.1:\d+\?access_token=\S+", log.read_text()):
             try:

@@ -3,27 +3,20 @@
 import json
 import re
 import shlex
-import shutil
 import time
 
 import pytest
 from typer.testing import CliRunner
 
+from browser import PATIENCE, Window, needs_browser
 from fermibose.cli import app
 from fermibose.explore.machine_page import contest, course
 
 pytest.importorskip("selenium", reason="selenium drives the browser")
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="the app is driven in Chromium: install chromium-driver"
-)
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-PATIENCE = 90  # seconds, on a busy machine
+pytestmark = needs_browser
 
 # Elements of marimo live in shadow trees.
 _ALL = """
@@ -37,22 +30,11 @@ const [css, text] = arguments, found = [], walk = (root) => {
 walk(document); return found;"""
 
 
-class Screen:
+class Screen(Window):
     """A window with the app in it."""
 
-    def __init__(self, address, *, width):
-        options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM
-        for flag in (*FLAGS, f"--window-size={width},900"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.get(address)
-
     def every(self, css, text=""):
-        return self.driver.execute_script(_ALL, css, text)
+        return self.run(_ALL, css, text)
 
     def wait(self, css, text="", until=lambda element: True):
         end = time.monotonic() + PATIENCE
@@ -66,32 +48,29 @@ class Screen:
 
     def text(self, css):
         script = "const e = document.querySelector(arguments[0]); return e && e.textContent"
-        return self.driver.execute_script(script, css)
+        return self.run(script, css)
 
     def press(self, element, *keys):
-        self.driver.execute_script("arguments[0].focus()", element)
+        self.run("arguments[0].focus()", element)
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def settled(self, before):
         """The command that the page names, once its numbers are of another problem and final."""
-        self.wait("#fbm-theory[data-stage=final]", until=lambda _: self.command() != before)
-        return self.command()
-
-    def command(self):
-        return self.text("#fbm-theory code")
+        numbers = "#fbm-theory[data-stage=final] code"
+        self.wait(numbers, until=lambda _: self.text(numbers) not in (None, before))
+        return self.text(numbers)
 
     def tab(self, name):
         found = self.wait("[role=tab]", name)
         instantly = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
-        self.driver.execute_script(instantly, found)
+        self.run(instantly, found)
         found.click()
 
 
 @pytest.fixture(scope="module")
 def screen(address):
-    screen = Screen(address, width=1200)
-    yield screen
-    screen.driver.quit()
+    with Screen(address, width=1200) as screen:
+        yield screen
 
 
 def check_numbers(screen, command):
@@ -101,7 +80,7 @@ def check_numbers(screen, command):
     table = dict(re.findall(r"│ (.+?)\s*│\s*(\S+)\s*│", done.output))
     script = """return [...document.querySelectorAll("#fbm-theory th[scope=row]")].map(
         (e) => [e.textContent, e.nextSibling.textContent])"""
-    shown = dict(screen.driver.execute_script(script))
+    shown = dict(screen.run(script))
     for label in set(shown) - {"numerical error of M, q, Q, χ, relative"}:
         assert shown[label] == table[label], label
     assert len(shown) == 15
@@ -120,6 +99,24 @@ def test_sliders_by_keyboard_and_mouse_give_the_numbers_of_the_command(screen):
     third = screen.settled(second)
     assert float(re.search(r"--beta (\S+)", third)[1]) < 20
     check_numbers(screen, third)
+
+
+ROLES = {"slider", "textbox", "combobox", "switch", "tab", "button", "image"}
+
+
+def test_a_screen_reader_is_told_names_and_values(screen):
+    tree = screen.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    parts = [node for node in tree if node.get("role", {}).get("value") in ROLES]
+    nameless = [node for node in parts if not node["name"]["value"]]
+    assert [node["role"]["value"] for node in nameless] == []
+    assert {node["role"]["value"] for node in parts} == ROLES
+    shown = dict(re.findall(r"--(alpha|rho|delta|beta) (\S+)", screen.settled(None)))
+    sliders = screen.every("[role=slider]")
+    told = [slider.get_attribute("aria-valuetext") for slider in sliders]
+    assert told[:4] == [shown[name] for name in ("alpha", "rho", "delta", "beta")]
+    screen.press(sliders[0], Keys.ARROW_RIGHT)
+    screen.wait("[role=slider]", "α:", lambda e: e.get_attribute("aria-valuetext") == "2.51")
+    screen.press(sliders[0], Keys.ARROW_LEFT)
 
 
 def test_a_norm_that_is_none_is_a_message_above_the_last_page(screen):
@@ -161,7 +158,7 @@ def test_the_mlp_is_fooled_before_the_machine(screen, settings):
 def said(screen):
     script = """return [...document.querySelectorAll(".fbm-net")].map(
         (e) => [e.dataset.net, e.querySelector(".fbm-says").textContent.split(": ")[1]])"""
-    return dict(screen.driver.execute_script(script))
+    return dict(screen.run(script))
 
 
 def test_tabs_by_keyboard_and_a_missing_audit_is_a_message(screen):
@@ -169,9 +166,21 @@ def test_tabs_by_keyboard_and_a_missing_audit_is_a_message(screen):
     assert screen.wait("#fbm-audit", "audit").text.startswith("There is no audit in")
 
 
+def test_an_audit_says_how_far_it_is_and_ends_when_the_reader_leaves(screen):
+    screen.tab("Audit")
+    screen.wait("button", "Quick audit").click()
+    screen.wait("#fbm-audit progress")
+    screen.wait("#fbm-audit [role=status]", " of 20 done, now: AutoAttack")
+    screen.tab("Theory")
+    screen.wait("#fbm-theory[data-stage=final]")
+    screen.tab("Audit")
+    screen.wait("#fbm-audit", "There is no audit in")
+    time.sleep(3)  # an audit that went on would show what it is at
+    assert "done, now" not in screen.text("#fbm-audit")
+
+
 def test_the_console_has_no_errors_and_nothing_comes_from_elsewhere(screen, address):
-    severe = [e["message"] for e in screen.driver.get_log("browser") if e["level"] == "SEVERE"]
-    assert severe == []
+    assert [said for said in screen.complaints() if said.startswith("SEVERE")] == []
     asked = set()
     for entry in screen.driver.get_log("performance"):
         message = json.loads(entry["message"])["message"]
@@ -183,16 +192,12 @@ def test_the_console_has_no_errors_and_nothing_comes_from_elsewhere(screen, addr
 
 
 def test_a_phone_shows_all_in_one_column(address):
-    phone = Screen(address, width=390)
-    try:
+    with Screen(address, width=390) as phone:
         phone.wait("#fbm-theory[data-stage=final]")
-        script = "return document.documentElement.scrollWidth"
-        assert phone.driver.execute_script(script) <= 390
-        lefts = phone.driver.execute_script(
+        assert phone.run("return document.documentElement.scrollWidth") <= 390
+        lefts = phone.run(
             "return [...document.querySelectorAll('.fbm-chart, .fbm-numbers')].map("
             "(e) => Math.round(e.getBoundingClientRect().left))"
         )
         assert len(lefts) == 6
         assert len(set(lefts)) == 1
-    finally:
-        phone.driver.quit()

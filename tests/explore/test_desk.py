@@ -53,7 +53,7 @@ def test_whoever_moves_on_gets_nothing_of_the_old_problem(desk):
         pass
     other = Problem(alpha=0.6, beta=5.0)
     answers = list(desk.fine(desk.quick(other)))
-    waiting.join(timeout=60)
+    waiting.join(timeout=300)
     assert not waiting.is_alive()
     assert found == []
     assert pytest.approx(solve(other).M, abs=1e-8) == answers[-1].state.M
@@ -73,7 +73,7 @@ def test_a_process_may_be_ended_as_soon_as_it_is_asked(desk):
         while desk.busy is False:
             pass
         desk.stop()
-        waiting.join(timeout=30)
+        waiting.join(timeout=300)
         assert not waiting.is_alive()
 
 

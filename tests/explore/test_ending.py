@@ -11,14 +11,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from browser import PATIENCE
+
 pytest.importorskip("marimo", reason="the app needs the extra `explore`")
 import psutil  # marimo needs it, too
 from websockets.sync.client import connect
 
 pty = pytest.importorskip("pty", reason="a terminal is a pty here")
-
-PATIENCE = 100  # seconds, on a busy machine
-
 
 EXPLORE = [sys.executable, "-m", "fermibose", "explore", "--no-browser"]
 # The program takes its side of the pty for its controlling terminal, so that Ctrl-C is a signal.
@@ -91,11 +90,11 @@ def test_ctrl_c_ends_it_without_a_word(terminal):
     family = terminal.family()
     os.write(terminal.line, b"\x03")
     text = terminal.read()
-    assert terminal.process.wait(timeout=30) == 0
+    assert terminal.process.wait(timeout=PATIENCE) == 0
     hint, *lines = text.replace("^C", "").split("\r\n")
     assert "`fbm demo`" in hint
     assert lines == [address, "Ctrl-C ends it", ""]
-    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert psutil.wait_procs(family, timeout=PATIENCE)[1] == []
 
 
 @pytest.mark.parametrize("terminal", [False], indirect=True)
@@ -104,7 +103,7 @@ def test_no_process_outlives_it_after_a_page_was_used(terminal):
         family = terminal.family()
         assert len(family) >= 3  # the command, marimo, and what solves
         terminal.process.terminate()
-        left = psutil.wait_procs(family, timeout=30)[1]
+        left = psutil.wait_procs(family, timeout=PATIENCE)[1]
     told = [one.cmdline() for one in left]
     for one in left:
         one.kill()
@@ -117,7 +116,7 @@ def used(address):
     """The theory page with its solution, open as in a browser."""
     base, token = address.split("?access_token=")
     place = f"{base.replace('http', 'ws')}/ws?session_id=s_reader&access_token={token}"
-    with connect(place, max_size=None) as line:
+    with connect(place, max_size=None, open_timeout=PATIENCE, ping_timeout=PATIENCE) as line:
         while 'data-stage=\\"final' not in line.recv(timeout=PATIENCE):
             pass
         yield

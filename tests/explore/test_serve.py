@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from browser import PATIENCE
 from fermibose.cli import app
 from fermibose.errors import InputError
 from fermibose.explore import serve
@@ -22,6 +23,7 @@ from fermibose.explore.serve import Settings
 pytest.importorskip("marimo", reason="the app needs the extra `explore`")
 from websockets.sync.client import connect  # marimo needs it, too
 
+PATIENT = {"max_size": None, "open_timeout": PATIENCE, "ping_timeout": PATIENCE}
 FORBIDDEN = [
     "/etc/passwd", "/../../../../etc/passwd", "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
     "/assets/../../../../../../etc/passwd", "/assets/%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
@@ -38,7 +40,7 @@ class Reader:
         self.base, self.token = address.split("?access_token=")
         jar = CookieJar()
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
-        with opener.open(address, timeout=30) as answer:
+        with opener.open(address, timeout=PATIENCE) as answer:
             page = answer.read().decode()
         self.cookie = "; ".join(f"{cookie.name}={cookie.value}" for cookie in jar)
         self.server = re.search(r'"serverToken":\s*"([^"]+)"', page)[1]
@@ -47,7 +49,7 @@ class Reader:
     def get(self, path, cookie=True):
         """Status and content; the path goes out as it is written."""
         place = urllib.parse.urlsplit(self.base)
-        line = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
+        line = http.client.HTTPConnection(place.hostname, place.port, timeout=PATIENCE)
         try:
             line.request("GET", path, headers={"Cookie": self.cookie} if cookie else {})
             answer = line.getresponse()
@@ -62,7 +64,7 @@ class Reader:
             self.base + path, json.dumps(body).encode(), headers, method="POST"
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             with error:
@@ -113,7 +115,7 @@ def test_readers_neither_edit_nor_run(reader, path):
 
 def test_values_sent_by_hand_are_refused_with_a_message(reader):
     place = f"{reader.base.replace('http', 'ws')}/ws?session_id={reader.session}"
-    with connect(place, additional_headers={"Cookie": reader.cookie}, max_size=None) as line:
+    with connect(place, additional_headers={"Cookie": reader.cookie}, **PATIENT) as line:
         seen = Page(line)
         seen.until("rough", "final")
         for value in ("/etc/passwd", "9" * 10**6):
@@ -145,7 +147,7 @@ class Page:
         self.line, self.elements, self.everything = line, {}, ""
 
     def until(self, *stages):
-        end = time.monotonic() + 100
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:
                 message = self.line.recv(timeout=1)
@@ -159,7 +161,7 @@ class Page:
             stage = re.search(r'data-stage="(\w+)"', output)
             if stage and stage[1] in stages:
                 return output
-        raise AssertionError(f"no {stages} within 100 s: {self.everything[-2000:]}")
+        raise AssertionError(f"no {stages} within {PATIENCE} s: {self.everything[-2000:]}")
 
     @staticmethod
     def number(html, name):
@@ -203,6 +205,8 @@ def test_a_port_in_use_is_refused(reader):
 def test_the_notebook_to_edit_is_a_copy_that_is_kept(tmp_path):
     path = tmp_path / "new" / "mine.py"
     assert serve.copied(path).read_text() == serve.NOTEBOOK.read_text()
+    head = re.search('html_head_file="(.*?)"', path.read_text())[1]
+    assert "aria-valuetext" in path.with_name(head).read_text()
     path.write_text("mine")
     assert serve.copied(path).read_text() == "mine"
     with pytest.raises(InputError, match=r"\.py"):

@@ -83,6 +83,7 @@ MUTANTS = [
     ("attack: dynamic models as the reference counts", "fermibose/attacks/auto.py", '("with only", "it seems to be a dynamic defense")', '("with only",)', "tests/attacks/test_auto.py"),
     ("attack: plain tensors not converted", "fermibose/attacks/victim.py", "setattr(module, name, value.to(dtype))", "pass", "tests/attacks/test_victim.py"),
     ("attack: features by the first product", "fermibose/attacks/binarisation.py", "products.entered[suitable[-1]]", "products.entered[suitable[0]]", "tests/attacks/test_audit.py"),
+    ("attack: products counted from the first", "fermibose/attacks/binarisation.py", "place - len(products.entered)", "place", "tests/attacks/test_audit.py::test_features_are_what_enters_the_last_product_whatever_it_is_called"),
     ("attack: finite differences downhill", "fermibose/attacks/black_box.py", "(rise[0] - rise[1]) * u", "(rise[1] - rise[0]) * u", "tests/attacks/test_audit.py"),
     ("certificate: slopes of a relu at one end", "fermibose/attacks/certificate.py", "torch.stack(ends).amax(0)", "ends[2]", "tests/attacks/test_certificate.py"),
     ("crown: the chord of a relu through 0", "fermibose/attacks/crown.py", "chord, chord * down)", "chord, 0 * down)", "tests/attacks/test_crown.py"),

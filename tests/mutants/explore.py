@@ -31,4 +31,6 @@ MUTANTS = [
     ("explore: my notebook overwritten", "fermibose/explore/serve.py", "if not path.exists():", "if True:", "tests/explore/test_serve.py::test_the_notebook_to_edit_is_a_copy_that_is_kept"),
     ("explore: Ctrl-C for all", "fermibose/explore/serve.py", ", start_new_session=True", "", "tests/explore/test_ending.py::test_ctrl_c_ends_it_without_a_word"),
     ("explore: orphans", "fermibose/explore/desk.py", "        os._exit(1)\n", "        return\n", "tests/explore/test_ending.py::test_no_process_outlives_it_after_a_page_was_used"),
+    ("explore: an audit in silence", "fermibose/explore/notebook.py", '"machine", _told)', '"machine")', "tests/explore/test_browser.py::test_an_audit_says_how_far_it_is_and_ends_when_the_reader_leaves"),
+    ("explore: sliders say their place", "fermibose/explore/notebook_head.html", "value.textContent)", "thumb.ariaValueNow)", "tests/explore/test_browser.py::test_a_screen_reader_is_told_names_and_values"),
 ]  # fmt: skip

@@ -28,7 +28,7 @@ def bits(value):
     return (type(value), value)
 
 
-def wait_for(condition, seconds=30.0):
+def wait_for(condition, seconds=120.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

@@ -207,14 +207,14 @@ def listening(pids):
 
 def test_a_job_beyond_the_time_limit_fails_and_the_others_finish(tmp_path):
     jobs = [
-        Job(measures.tally, {"scale": 1.0}, seed=seed, context={"pause": 60.0 * (seed == 1)})
+        Job(measures.tally, {"scale": 1.0}, seed=seed, context={"pause": 600.0 * (seed == 1)})
         for seed in range(6)
     ]
     started = time.monotonic()
-    outcome = run(jobs, Store(tmp_path / "s"), engine="local:2", time_limit=1.0)
-    assert time.monotonic() - started < 40
+    outcome = run(jobs, Store(tmp_path / "s"), engine="local:2", time_limit=4.0)
+    assert time.monotonic() - started < 300
     assert [row.seed for row in outcome.failures] == [1]
-    assert outcome.failures[0].error == "it took longer than the time limit of 1 s"
+    assert outcome.failures[0].error == "it took longer than the time limit of 4 s"
     assert not outcome.interrupted
 
 
@@ -222,9 +222,9 @@ def test_the_time_limit_holds_while_other_workers_are_busy_and_for_jobs_that_tra
     """Quick jobs come in all the time, and the slow ones stand among quick ones."""
     jobs = [
         Job(measures.tally, {"scale": 1.0}, seed=seed, context={"pause": pause})
-        for seed, pause in enumerate([0.0] * 30 + [60.0] + [0.02] * 150)
+        for seed, pause in enumerate([0.0] * 30 + [600.0] + [0.02] * 150)
     ]
-    outcome = run(jobs, Store(tmp_path / "s"), engine="local:2", time_limit=1.5)
+    outcome = run(jobs, Store(tmp_path / "s"), engine="local:2", time_limit=4.0)
     assert [row.seed for row in outcome.failures] == [30]
     assert sum(row.result is not None for row in outcome.rows) == 180
 
@@ -249,7 +249,7 @@ def test_slow_jobs_behind_a_quick_one_are_stored_one_by_one(tmp_path):
 
 
 def test_an_engine_that_was_interrupted_can_be_used_again(tmp_path):
-    slow = [Job(measures.tally, {"scale": 1.0}, seed=n, context={"pause": 30.0}) for n in range(2)]
+    slow = [Job(measures.tally, {"scale": 1.0}, seed=n, context={"pause": 300.0}) for n in range(2)]
     timer = threading.Timer(5.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     with engine_named("local:2") as engine:
         timer.start()
@@ -257,7 +257,7 @@ def test_an_engine_that_was_interrupted_can_be_used_again(tmp_path):
         started = time.monotonic()
         quick = [Job(measures.tally, {"scale": 2.0}, seed=n) for n in range(2)]
         assert run(quick, Store(tmp_path / "s"), engine=engine).computed == 2
-        assert time.monotonic() - started < 25  # and did not wait for the slow ones
+        assert time.monotonic() - started < 150  # and did not wait for the slow ones
 
 
 def test_workers_that_die_as_they_start_are_started_again_and_not_for_ever(tmp_path, monkeypatch):

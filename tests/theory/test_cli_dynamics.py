@@ -10,7 +10,7 @@ from fermibose.cavity import sgd
 from fermibose.cli import app
 from fermibose.errors import InputError
 from fermibose.theory import Problem
-from fermibose.theory.dynamics import evolve
+from fermibose.theory.dynamics import draw_trajectories, evolve
 
 
 def run(*args):
@@ -92,6 +92,8 @@ def test_errors_for_people(args, says, tmp_path, monkeypatch):
 def test_runs_of_sgd_are_named_in_the_legend():
     common = {"learning_rate": 2.0, "t": [0.5, 1.0], "start": (0.1, 1.0)}
     path, runs = evolve(Problem(), **common), sgd(Problem(), 30, runs=2, **common)
-    for measured, names in ((runs, ["η = 2", "SGD, η = 2"]), (None, ["η = 2"])):
+    for measured, names in ((runs, ["η = 2", "SGD"]), (None, ["η = 2"])):
         legend = path.draw(measured=measured).axes[-1].get_legend()
         assert [text.get_text() for text in legend.get_texts()] == names
+    two = draw_trajectories(None, {"a": (path, runs), "b": (path, runs)}).axes[-1].get_legend()
+    assert [text.get_text() for text in two.get_texts()] == ["a", "b", "SGD"]

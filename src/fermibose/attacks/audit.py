@@ -38,6 +38,8 @@ from fermibose.threat import Images, ThreatModel
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Progress = Callable[[int, int, str], None]
+
 
 @dataclass(frozen=True, repr=False)
 class Audit(Summarised):
@@ -126,6 +128,7 @@ def audit(
     seed: int = 0,
     checkpoint: str | Path | None = None,
     show: bool | None = None,
+    progress: Progress | None = None,
 ) -> Audit:
     """Attack with everything, and check whether the outcome can be trusted.
 
@@ -137,6 +140,8 @@ def audit(
     binarisation test reads out (by default what enters the model's last product with a matrix).
     square_queries: as in ``auto_attack``. checkpoint: a file that keeps every attack and check as
     it finishes, to go on from after Ctrl-C or a crash; remove it when the audit is done.
+    progress: called with (done, all, name) before each of them, for a bar of your own; show: the
+    bar in a terminal.
     """
     check_attack("audit", threat)
     whole("probe", probe, least=10)
@@ -157,8 +162,8 @@ def audit(
         questions = _questions(witness, other, features)
         white_box = _white_box(victim.classes, seed, show)
         known = _fingerprint(victim, other, witness, threat, parameters, features)
-        turns = _Turns(checkpoint, known)
-        left = len(white_box) + 1 + len(questions) - len(turns.kept["turns"])
+        turns = _Turns(checkpoint, known, len(white_box) + 1 + len(questions), progress)
+        left = turns.total - len(turns.kept["turns"])
         turns.advance = stack.enter_context(progress_bar("audit", left, show=show))
         withstood, flags = _attack_in_turn(victim, victim.correct, threat, white_box, turns)
         square = {SQUARE: _square(seed, square_queries, show)}
@@ -178,8 +183,11 @@ class _Turns:
 
     advance: Advance  # moves the bar
 
-    def __init__(self, checkpoint: str | Path | None, known: str) -> None:
+    def __init__(
+        self, checkpoint: str | Path | None, known: str, total: int, progress: Progress | None
+    ) -> None:
         self.path = None if checkpoint is None else Path(checkpoint)
+        self.total, self.progress = total, progress
         self.kept: dict[str, Any] = {"audit": known, "turns": {}}
         if self.path is not None and self.path.exists():
             try:
@@ -201,6 +209,8 @@ class _Turns:
         turns = self.kept["turns"]
         if name not in turns:
             self.advance(0, status=name)
+            if self.progress is not None:
+                self.progress(len(turns), self.total, name)
             turns[name] = turn()
             if self.path is not None:
                 write_json(self.path, self.kept)

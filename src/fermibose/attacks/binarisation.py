@@ -57,8 +57,9 @@ def features_of(model: nn.Module, x: Tensor, classes: int) -> Features:
     """
     with torch.enable_grad(), _Products() as products:
         model(x.detach().requires_grad_())
+    # Counted from the last: a layer may divide its product, and otherwise without a gradient.
     suitable = [
-        place
+        place - len(products.entered)
         for place, left in enumerate(products.entered)
         if left.ndim == 2 and len(left) >= len(x) and left.shape[1] > classes and left.requires_grad
     ]

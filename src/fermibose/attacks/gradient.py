@@ -345,7 +345,7 @@ def pgd(
     losses: one or several of "cross_entropy", "margin", "mean_squared" and "targeted". The last is
     no climb: whoever has withstood so far is led, rival by rival, to the point of the ball where
     logits that were linear would favour that rival most. Of a linear model, with it, nobody who
-    can be fooled is missed.
+    can be fooled is missed. show: a progress bar; by default only in a terminal.
     """
     require(threat, "pgd")
     ascent = pgd_ascent(

@@ -65,7 +65,18 @@ for _each in (demo, train, evaluate, attack, audit, theory, cavity, dynamics, ex
     add_command(_each)
 
 
-_SIGNS = {"±": "+-", "→": "->", "≤": "<=", "≥": ">=", "∞": "inf", "−": "-", "–": "-", "—": "-"}
+# Unicode calls λ LAMDA.
+_SIGNS = {
+    "λ": "lambda",
+    "±": "+-",
+    "→": "->",
+    "≤": "<=",
+    "≥": ">=",
+    "∞": "inf",
+    "−": "-",
+    "–": "-",
+    "—": "-",
+}
 
 
 def _spelled(error: UnicodeError) -> tuple[str, int]:

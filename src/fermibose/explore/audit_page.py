@@ -1,6 +1,6 @@
 """The audit page: the verdict on a robust accuracy and the evidence for it, check by check."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,16 @@ def check(record: Any, where: str) -> dict[str, Any]:
     return dict(record)
 
 
-def quick(between: Contest, name: str) -> dict[str, Any]:
-    """A small audit of one of the two nets on the images at hand."""
+def quick(
+    between: Contest, name: str, progress: Callable[[int, int, str], None] | None = None
+) -> dict[str, Any]:
+    """A small audit of one of the two nets on the images at hand; progress: as of ``audit``."""
     net = between.nets[name]
     threat = ThreatModel("linf", QUICK_STRENGTH)
     with compute_settings(1):
-        found = audit(net, between.images, between.labels, threat, **QUICK, show=False)
+        found = audit(
+            net, between.images, between.labels, threat, **QUICK, show=False, progress=progress
+        )
     return {"model": f"{name} (quick: few images and queries)"} | found.as_dict()
 
 
@@ -89,6 +93,15 @@ def invitation(folder: str) -> str:
         "<li><code>fbm audit MODEL</code> makes a whole one and writes it to "
         "<code>fbm-audit</code>, where it is found.</li>"
         "<li><code>fbm explore --audit FOLDER</code> shows one from elsewhere.</li></ul></div>"
+    )
+
+
+def under_way(done: int, total: int, name: str) -> str:
+    """How far an audit is, and at what."""
+    return (
+        f'<div id="fbm-audit"><p role="status">Auditing, {done} of {total} done, now: '
+        f'{escape(name)} …</p><progress value="{done}" max="{total}" aria-label="audit"></progress>'
+        '<p class="fbm-note">About a minute in all; leaving this page ends it.</p></div>'
     )
 
 

@@ -6,7 +6,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="full", app_title="fermibose explore")
+app = marimo.App(width="full", app_title="fermibose explore", html_head_file="notebook_head.html")
 
 
 @app.cell
@@ -226,20 +226,30 @@ def _(FermiboseError, mo, quick, refusal, settings, tabs):
     mo.stop(tabs.value != "Audit")
     from fermibose.explore import audit_page
 
+    def _told(done, total, name):
+        if mo.current_thread().should_exit:
+            raise SystemExit  # of this thread: the reader has left
+        mo.output.replace(mo.Html(audit_page.under_way(done, total, name)))
+
+    def _audited(between):
+        try:
+            _found = mo.Html(audit_page.page(audit_page.quick(between, "machine", _told)))
+        except FermiboseError as error:
+            _found = refusal(error)
+        if not mo.current_thread().should_exit:
+            mo.output.replace(_found)
+
     try:
         if quick.value:
             from fermibose.explore.machine_page import contest
 
-            with mo.status.spinner("auditing, about a minute …"):
-                _record = audit_page.quick(contest(settings), "machine")
+            mo.Thread(target=_audited, args=(contest(settings),)).start()
         else:
-            _record = audit_page.stored(settings.audit)
-        _page = mo.Html(audit_page.page(_record))
+            mo.output.replace(mo.Html(audit_page.page(audit_page.stored(settings.audit))))
     except audit_page.NoAuditError:
-        _page = mo.Html(audit_page.invitation(settings.audit))
+        mo.output.replace(mo.Html(audit_page.invitation(settings.audit)))
     except FermiboseError as error:
-        _page = refusal(error)
-    _page
+        mo.output.replace(refusal(error))
     return
 
 

@@ -19,6 +19,7 @@ FIRST_PORT, PORTS = 2718, 100  # where a free port is looked for
 FAREWELL = 10.0  # seconds that marimo has to end, of which it takes one
 ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 NOTEBOOK = Path(__file__).with_name("notebook.py")
+HEAD = "notebook_head.html"  # beside it: what the notebook adds to the head of its page
 # Through the environment the notebook learns the folders: it is the same file for `marimo edit`.
 VARIABLE = "FERMIBOSE_EXPLORE"
 
@@ -88,12 +89,13 @@ def serve(
 
 
 def copied(path: Path) -> Path:
-    """The notebook at ``path``, copied there if nothing is."""
+    """The notebook at ``path``, copied there with its head if nothing is."""
     if path.suffix != ".py":
         raise InputError(f"a notebook is a Python file: name one that ends in .py, not {path}")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(NOTEBOOK, path)
+        shutil.copyfile(NOTEBOOK.with_name(HEAD), path.with_name(HEAD))
     return path
 
 

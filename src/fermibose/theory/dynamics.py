@@ -189,7 +189,8 @@ def draw_trajectories(
                 ax.plot(line.t, getattr(line, name), color=colour, label=label)
                 ax.set(xlabel="t = steps/N", ylabel=title)
                 if dots is not None:
-                    _draw_dots(ax, line.problem, dots, name, color=colour, label=f"SGD, {label}")
+                    once = "SGD" if label == [*trajectories][-1] else None
+                    _draw_dots(ax, line.problem, dots, name, color=colour, label=once)
         axes[0][-1].legend(loc="lower right")  # where accuracies never go
         problems = [line.problem for line, _ in trajectories.values()]
         if all(problem == problems[0] for problem in problems):
@@ -197,7 +198,7 @@ def draw_trajectories(
     return fig
 
 
-def _draw_dots(ax: Any, problem: Problem, dots: Measured, name: str, **look: str) -> None:
+def _draw_dots(ax: Any, problem: Problem, dots: Measured, name: str, **look: str | None) -> None:
     if name == "accuracy":
         pairs = np.stack([dots.M, dots.q], -1)
         values = np.apply_along_axis(lambda s: accuracy(problem, *s), -1, pairs)
