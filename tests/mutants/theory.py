@@ -55,7 +55,7 @@ MUTANTS = [
     ("theory: infinity not saved", "fermibose/theory/archive.py", 'return {"number": str(value)}', "return None", "tests/theory/test_points.py"),
     ("theory: Σ of the wrong sign", "fermibose/theory/rsb.py", "+ problem.load * (average.F - average.outer.F) / y", "- problem.load * (average.F - average.outer.F) / y", "tests/theory/test_broken.py::test_equations_are_derivatives_of_the_free_energy"),
     ("theory: χ₁ for X between clusters", "fermibose/theory/rsb.py", "between = scale * clusters.X**2", "between = scale * clusters.chi1**2", "tests/theory/test_broken.py::test_a_plain_grid_leaves_the_solution_where_it_is"),
-    ("theory: inside of no cluster", "fermibose/theory/rsb.py", "inside = scale * levels.mean(norm)", "inside = scale * float(norm.mean())", "tests/theory/test_broken.py::test_a_plain_grid_leaves_the_solution_where_it_is"),
+    ("theory: inside of no cluster", "fermibose/theory/rsb.py", "inside = scale * levels.mean(bend.squared_norm)", "inside = scale * float(bend.squared_norm.mean())", "tests/theory/test_broken.py::test_a_plain_grid_leaves_the_solution_where_it_is"),
     ("theory: one y in f forgotten", "fermibose/theory/rsb.py", "math.log(X / chi1) / (2 * clusters.y)", "math.log(X / chi1) / 2", "tests/theory/test_broken.py::test_equations_are_derivatives_of_the_free_energy"),
     ("theory: F₁ at the last nodes", "fermibose/theory/rsb.py", "max(clusters.q1, room**2)", "clusters.q1", "tests/theory/test_broken.py::test_without_spread_all_is_symmetric"),
     ("theory: nodes left behind by clusters", "fermibose/theory/rsb.py", "clusters.gap < 0.8 * self._gap", "clusters.gap < 0.1 * self._gap", "tests/theory/test_broken.py::test_beside_the_line_of_at_one_step_is_nearly_enough"),

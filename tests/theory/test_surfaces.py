@@ -18,7 +18,7 @@ from fermibose.theory.channel import (
     pair_table,
 )
 from fermibose.theory.continuation import _extrapolate, continue_along
-from fermibose.theory.disjoint import make_lattice
+from fermibose.theory.disjoint import LEAST_BLURRED, make_lattice
 from fermibose.theory.errors import Sensitivity, View
 from fermibose.theory.replica import SaddlePoint, to_vector
 from fermibose.theory.search import apart, follow
@@ -136,7 +136,7 @@ def test_lines_run_where_tables_can_be_kept_and_ctrl_c_keeps_the_finished_ones(m
 
 
 @pytest.mark.parametrize("activation", ["tanh", "half_tanh"])
-@pytest.mark.parametrize("part", [0.6, 1.0, 1.8])
+@pytest.mark.parametrize("part", [LEAST_BLURRED, 1.0, 1.8])
 def test_a_table_averaged_beforehand_is_the_same_channel(activation, part):
     """At all stiffnesses that a lattice is used for."""
     problem, s = Problem(beta=20.0, activation=activation), 0.3
@@ -160,10 +160,14 @@ def test_a_table_averaged_beforehand_is_the_same_channel(activation, part):
 
 
 def test_large_lattices_average_beforehand():
-    """Wide Gaussians: fewer nodes than the table has, and the same averages."""
+    """Wide Gaussians: fewer nodes than the table has, for those about as wide or wider."""
     problem, state = Problem(delta=1.2), Overlaps(0.0, 1.0, 4.0)
-    channel = make_lattice(problem, state).channel
+    lattice = make_lattice(problem, state)
+    channel = lattice.channel
     assert channel._weights[0].shape[-1] < 0.6 * channel._table.weight.shape[-1]
+    for part in (0.99, 1.01):
+        near = replace(state, chi=part * LEAST_BLURRED * state.chi)
+        assert lattice.covers(problem, near) == (part > 1)
 
 
 def test_a_kept_table_serves_smaller_lattices():

@@ -18,7 +18,7 @@ Along a curve the energy of a pair rarely changes, only what surrounds it: the l
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -37,8 +37,8 @@ _KEPT = 12  # tables, one for each distance of nodes
 
 _LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
 # The next two may be halved or doubled: a solution stays (tests/theory/test_constants.py).
-_BLUR = 0.3  # part of the variance s² that a table is averaged with beforehand
-THIN = 0.33  # step of what remains, in units of s
+_BLUR = 0.4  # part of the variance s² that a table is averaged with beforehand
+THIN = 0.35  # step of what remains, in units of s
 _TINY = 1e-290  # Z below this has left the range of floating point
 _LEAST = -690.0  # exponents below this count as −∞: products of denormal numbers are slow
 
@@ -248,6 +248,12 @@ class Response:
     rt: Array
     tt: Array
     growth: Array | None = None  # lim ‖∇²F‖²/β for β → ∞: not 0 beside a jump of ∇F
+
+    @cached_property
+    def squared_norm(self) -> Array:
+        """‖∇²F‖² (Frobenius), which does not change when the plane is turned."""
+        norm: Array = self.rr**2 + 2 * self.rt**2 + self.tt**2
+        return norm
 
 
 class Channel(Protocol):

@@ -4,7 +4,7 @@ Axes and channel are chosen from the widths of the two Gaussians of a state.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -38,7 +38,8 @@ _NARROW = 0.4  # width of a field that meets no competing minima but those on th
 _GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
 _MIDDLE = 12  # nodes beside 0 that the end corrections there need, thinned too
 _LADDER = 1.1  # ratio of the steps of tables that follow s
-_PAYS = 2.0  # times as many nodes of a table that pay for an average taken beforehand
+LEAST_BLURRED = 0.7  # part of c down to which an average taken beforehand leaves Z to 2e-12
+_PAYS = 1.5  # times as many nodes of a table that pay for an average taken beforehand
 _FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
 
 
@@ -56,6 +57,7 @@ class Lattice:
     resolves: bool  # whether nodes are close enough for φ, and for the Gaussians around them
     hole: tuple[float, float] = (0.0, 0.0)  # fields between these two have no nodes
     end: float = math.inf  # the largest field where it has no mean
+    least: float = 0.6  # part of c down to which the channel is good
 
     @property
     def full(self) -> bool:
@@ -71,7 +73,7 @@ class Lattice:
         inside = inside and tail + _MORE * width <= self.end
         if self.hole[0] < self.hole[1]:
             inside = inside and tail <= self.hole[0] and mean - tail >= self.hole[1]
-        return inside and width >= 0.7 * self.width and 0.6 * self.c <= c <= 1.8 * self.c
+        return inside and width >= 0.7 * self.width and self.least * self.c <= c <= 1.8 * self.c
 
 
 def make_lattice(
@@ -138,7 +140,8 @@ def make_lattice(
     blur = Blur((z_r, z_t), s) if pays else None
     end = math.inf if whole else (tail + _MORE) * width
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur, end=end)
-    return Lattice(r, t, warm, reach, tail, width, c, resolves, end=end)
+    lattice = Lattice(r, t, warm, reach, tail, width, c, resolves, end=end)
+    return lattice if blur is None else replace(lattice, least=LEAST_BLURRED)
 
 
 def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:
@@ -238,12 +241,6 @@ def averages(channel: Channel, measure: PairMeasure, *, c: float) -> Averages:
     )
 
 
-def squared_norm(curvature: Response) -> Array:
-    """‖∇²F‖² (Frobenius), which does not change when the plane is turned."""
-    norm: Array = curvature.rr**2 + 2 * curvature.rt**2 + curvature.tt**2
-    return norm
-
-
 class Disjoint:
     """What the saddle-point equations need of disjoint pairs, on a lattice made for a state."""
 
@@ -304,13 +301,13 @@ class Disjoint:
 
     def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
         """E‖∇²F‖² at the response of one state, and the field of that or of another one."""
-        return self.measure(field or state).mean(squared_norm(self.response(state)))
+        return self.measure(field or state).mean(self.response(state).squared_norm)
 
     def thin_curvature(self, state: Overlaps) -> float:
         """The same on every second node."""
         r, t = self.lattice.r.thinned(), self.lattice.t.thinned()
         thin = PairMeasure(self.problem, r, t, M=state.M, Q=state.Q)
-        return thin.mean(squared_norm(self.response(state))[:, ::2, ::2])
+        return thin.mean(self.response(state).squared_norm[:, ::2, ::2])
 
     def growth(self, state: Overlaps) -> float:
         """lim E‖∇²F‖²/β for β → ∞; 0 at finite temperature."""

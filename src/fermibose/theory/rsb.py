@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fermibose.theory.channel import SQRT2, Axis, GaussianChannel, Response
+from fermibose.theory.channel import SQRT2, Axis, GaussianChannel
 from fermibose.theory.disjoint import Averages, Lattice, PairMeasure, averages, make_lattice
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem
@@ -293,23 +293,16 @@ def _eigenvalues(
     """Both on one lattice, and what that inside changes on every second node."""
     levels = Levels(problem, clusters, lattice)
     scale = problem.load * problem.delta**4
-    norm = _squared_norm(levels.outer.response(levels.outer_c))
-    between = scale * clusters.X**2 * levels.measure.mean(norm)
+    outer = levels.outer.response(levels.outer_c)
+    between = scale * clusters.X**2 * levels.measure.mean(outer.squared_norm)
     scale *= clusters.chi1**2
     bend = levels.channel.response(levels.c)
     if bend.growth is not None and scale * levels.mean(bend.growth) > _GROWTH:
         return Eigenvalues(between, math.inf), 0.0
-    norm = _squared_norm(bend)
-    inside = scale * levels.mean(norm)
+    inside = scale * levels.mean(bend.squared_norm)
     thin_r, thin_t = (_thinning(axis) for axis in levels.on)
-    thinned = scale * levels.mean(norm * thin_r[:, None] * thin_t)
+    thinned = scale * levels.mean(bend.squared_norm * thin_r[:, None] * thin_t)
     return Eigenvalues(between, inside), abs(inside - thinned)
-
-
-def _squared_norm(bend: Response) -> Array:
-    """‖∇²F‖² (Frobenius)."""
-    norm: Array = bend.rr**2 + 2 * bend.rt**2 + bend.tt**2
-    return norm
 
 
 def _thinning(axis: Axis) -> Array:
