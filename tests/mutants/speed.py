@@ -18,7 +18,7 @@ MUTANTS = [
     ("speed: fields that end early", "fermibose/theory/disjoint.py", "else (tail + _MORE) * width", "else 2.5 * width", "tests/theory/test_brute_force.py"),
     ("speed: a lattice is good beyond the field's end", "fermibose/theory/disjoint.py", "tail + _MORE * width <= self.end", "True", "tests/theory/test_channel.py"),
     ("speed: predictions that leap", "fermibose/theory/continuation.py", "_LEAP = 0.7", "_LEAP = 1e9", "tests/theory/test_surfaces.py"),
-    ("speed: a sensitivity of elsewhere", "fermibose/theory/errors.py", "moved * strength < _STALE", "True", "tests/theory/test_surfaces.py"),
+    ("speed: a sensitivity of elsewhere", "fermibose/theory/precision.py", "moved * strength < _STALE", "True", "tests/theory/test_surfaces.py"),
     ("speed: rows and columns exchanged", "fermibose/theory/surfaces.py", "return _turned(grid) if turned else grid", "return grid", "tests/theory/test_surfaces.py"),
     ("speed: rows of finished columns", "fermibose/theory/surfaces.py", "raise Interrupted(_turned(stop.done) if turned else stop.done)", "raise Interrupted(stop.done)", "tests/theory/test_surfaces.py"),
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from fermibose.theory.channel import (
 )
 from fermibose.theory.continuation import _extrapolate, continue_along
 from fermibose.theory.disjoint import LEAST_BLURRED, make_lattice
-from fermibose.theory.errors import Sensitivity, View
+from fermibose.theory.precision import Sensitivity, View
 from fermibose.theory.replica import SaddlePoint, to_vector
 from fermibose.theory.search import apart, follow
 from fermibose.theory.solution import Stability

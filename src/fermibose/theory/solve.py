@@ -16,8 +16,8 @@ import numpy as np
 from fermibose.checks import is_number, number
 from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
-from fermibose.theory.errors import Sensitivity, View, measured
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
+from fermibose.theory.precision import Sensitivity, View, measured
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import (
     SaddlePoint,
