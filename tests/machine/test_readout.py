@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from fermibose.errors import InputError
+from fermibose.errors import FermiboseError, InputError
 from fermibose.machine import Augmented, FermiBoseNet, Noise, Recipe, SelfSupervised, train
 from fermibose.machine.local_rule import Dense
 from fermibose.machine.readouts import (
@@ -127,6 +127,25 @@ def test_the_nearest_prototype_is_that_of_scikit_learn():
     d2 = (new[:, None] - own).square().mean(2)
     logits = readout(new)[:, :3]
     torch.testing.assert_close(logits[:, :1] - logits, d2 - d2[:, :1], atol=1e-5, rtol=0)
+
+
+def test_many_keys_that_float32_rounds_below_0_are_still_regressed():
+    """A smooth kernel has few large eigenvalues; of the others float32 leaves only rounding."""
+    g = torch.Generator().manual_seed(0)
+    h = torch.rand(30_000, 2, generator=g)
+    y = (h[:, 0] > h[:, 1]).long()
+    spec = KernelRidge(components=2, centres=1500, penalty=1e-3)
+    readout = KernelReadout(2, 2, 2, 1500)
+    readout.solve(h, y, spec, g)
+    assert float((readout(h).argmax(1) == y).double().mean()) > 0.98
+
+
+def test_a_kernel_of_no_numbers_is_an_error_for_people():
+    readout = KernelReadout(2, 2, 2, 20)
+    h = torch.rand(40, 2)
+    readout.mean.copy_(h.mean(0))
+    with pytest.raises(FermiboseError, match="cannot be inverted"):
+        readout.regress(h * torch.nan, torch.arange(40) % 2, KernelRidge(), torch.Generator())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fermibose import checks
 from fermibose.compute import widest
+from fermibose.errors import FermiboseError
 from fermibose.machine.cores import product
 from fermibose.machine.local_rule import Dense
 from fermibose.machine.sources import Source
@@ -277,9 +278,21 @@ def _principal(h: Tensor | Source, mean: Tensor, components: int) -> Tensor:
 
 
 def _solve(a: Tensor, b: Tensor) -> Tensor:
-    """a⁻¹b for a positive matrix, lifted by rounding's worth where it is not quite."""
+    """a⁻¹b for a positive matrix, lifted by as much as float32 has rounded it below 0.
+
+    A product of many keys in float32 errs by its largest eigenvalue times eps, which is between the
+    mean and the sum of the diagonal times eps.
+    """
     lift = torch.finfo(torch.float32).eps * a.diagonal().mean()
+    most = 10 * len(a) * lift
     factor, info = torch.linalg.cholesky_ex(a)
-    if int(info):
-        factor = torch.linalg.cholesky(a + lift * torch.eye(len(a), dtype=a.dtype, device=a.device))
+    while int(info):
+        if not lift <= most:  # nor if it is not a number
+            raise FermiboseError(
+                "the kernel of the readout cannot be inverted: its representations are not finite, "
+                "or far too large; use a smaller learning rate, or another readout"
+            )
+        a.diagonal().add_(lift)
+        lift = 10 * lift
+        factor, info = torch.linalg.cholesky_ex(a)
     return torch.cholesky_solve(b, factor)
