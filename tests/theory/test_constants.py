@@ -32,7 +32,7 @@ GRIDS = {
         "_REACH",
         "_TOGETHER",
     ),
-    "errors": ("_MOVE", "_PART", "_POLISHINGS", "_STALE", "_NOTHING"),
+    "precision": ("_MOVE", "_PART", "_POLISHINGS", "_STALE", "_NOTHING"),
     "replica": ("_NARROWEST", "_PROBE", "_NARROW", "_AT_TOLERANCE"),
 }
 SEARCH = {
