@@ -17,7 +17,7 @@ MUTANTS = [
     ("queries: force on keys forgotten", FORCES, "force[-1, :rows] += ranks.total(found.on_keys)[0][here]", "pass", "tests/machine/test_queries.py"),
     ("queries: keys feel the queries' sums", FORCES, "s.sum(0)[:, None] * g", "s.sum(0)[:, None] * g * 2", "tests/machine/test_queries.py"),
     ("queries: own pairs always", FORCES, "own=own and perturbed", "own=True", "tests/machine/test_queries.py"),
-    ("queries: pairs of a batch counted once", FORCES, "times = 1 if perturbed else 2", "times = 1", "tests/machine/test_queries.py"),
+    ("queries: pairs of a batch counted once", FORCES, "times = 1 if perturbed else 2", "times = 1", "tests/machine/test_ranks.py::test_gradient_is_that_of_the_pair_loss"),
     ("queries: activity without its size", RULE, "alpha=activity / size", "alpha=activity", "tests/machine/test_queries.py"),
     ("convolution: padding on one side too many", CONV, "padding=self.size // 2)", "padding=self.size // 2 + 1)", "tests/machine/test_convolution.py"),
     ("convolution: energy sees everything", CONV, "if min(h.shape[-2:]) <= self.head_size:", "if True:", "tests/machine/test_convolution.py"),
