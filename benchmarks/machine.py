@@ -39,8 +39,8 @@ from fermibose.machine import (
     train,
 )
 from fermibose.machine.baselines import Backpropagation
+from fermibose.machine.inputs import Held
 from fermibose.machine.loop import Adam
-from fermibose.machine.sources import Held
 from fermibose.machine.training import LayerStage
 
 D, N = 784, 1000

@@ -79,4 +79,4 @@ def test_a_figure_is_followed_through_few_files(tmp_path, monkeypatch):
         assert "fig4: 3 runs, 3 computed now" in done.stdout
 
     found = files_crossed(reproduce)
-    assert len(found) <= 31, "\n".join(found)
+    assert len(found) <= 30, "\n".join(found)

@@ -18,9 +18,8 @@ from fermibose.machine import (
     SelfSupervised,
     joined,
 )
-from fermibose.machine.inputs import as_tensors
+from fermibose.machine.inputs import Held, as_tensors
 from fermibose.machine.loop import train_stages
-from fermibose.machine.sources import Held
 from fermibose.machine.training import CrossEntropyReadout, LayerStage, new_net
 from fermibose.threat import ThreatModel
 

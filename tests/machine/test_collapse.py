@@ -11,7 +11,7 @@ from fermibose import FermiBoseClassifier, FermiBoseTransformer, PairEnergy
 from fermibose.cli import app
 from fermibose.data import load_digits, per_class
 from fermibose.machine import CollapseWarning, Recipe, SelfSupervised, train
-from fermibose.machine.sources import Held
+from fermibose.machine.inputs import Held
 from fermibose.machine.training import _warn_of_collapse
 
 QUICK = {"hidden": (100,), "epochs": 40, "readout_epochs": 5}

@@ -7,6 +7,7 @@ from sklearn.linear_model import Ridge
 
 from fermibose.errors import FermiboseError, InputError
 from fermibose.machine import Augmented, FermiBoseNet, Noise, Recipe, SelfSupervised, train
+from fermibose.machine.inputs import Held
 from fermibose.machine.local_rule import Dense
 from fermibose.machine.readouts import (
     EXACT,
@@ -15,7 +16,6 @@ from fermibose.machine.readouts import (
     solve_prototypes,
     solve_ridge,
 )
-from fermibose.machine.sources import Held
 from fermibose.machine.training import CrossEntropyReadout
 
 

@@ -36,7 +36,7 @@ from fermibose.machine import (
     train_rbf_svm,
 )
 from fermibose.machine.checkpoint import Checkpoint
-from fermibose.machine.sources import Held
+from fermibose.machine.inputs import Held
 from fermibose.machine.training import LayerStage, new_net, train
 
 SMALL = Recipe(hidden=(12, 9), epochs=4, batch_size=8, readout_epochs=5, energy=PairEnergy(0.2))

@@ -1,6 +1,6 @@
 """Ways to break scaling, the estimator and the word on collapse, as in the other lists."""
 
-SCALING = "fermibose/machine/inputs.py"
+SCALING = "fermibose/machine/scaling.py"
 TRAINING = "fermibose/machine/training.py"
 ESTIMATOR = "fermibose/estimator.py"
 LISTED = "tests/machine/test_scaling.py"

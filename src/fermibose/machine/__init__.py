@@ -12,7 +12,7 @@ from fermibose.machine.baselines import (
 from fermibose.machine.convolution import Conv, Hidden, LocalConv, LocalPointwise, Pointwise
 from fermibose.machine.evaluation import Evaluation, draw_curves, evaluate, summarise
 from fermibose.machine.free_energy import FreeEnergy
-from fermibose.machine.inputs import RangeWarning, Rescaling, Scaling, Sides, rescaling
+from fermibose.machine.inputs import RangeWarning, Sides, Streamed
 from fermibose.machine.local_rule import LocalDense
 from fermibose.machine.loop import compute_settings
 from fermibose.machine.network import FermiBoseNet
@@ -22,7 +22,7 @@ from fermibose.machine.queries import Energy
 from fermibose.machine.ranks import RankLost, Ranks, device_of, joined, tells
 from fermibose.machine.readouts import KernelRidge
 from fermibose.machine.recipe import Lesson, Preset, ReadoutKind, Recipe, preset
-from fermibose.machine.sources import Streamed
+from fermibose.machine.scaling import Rescaling, Scaling, rescaling
 from fermibose.machine.training import (
     CollapseWarning,
     Training,

@@ -14,6 +14,7 @@ from fermibose.compute import widest
 from fermibose.machine.checkpoint import Records
 from fermibose.machine.inputs import (
     Examples,
+    Held,
     as_tensors,
     check_clipping,
     count_classes,
@@ -25,7 +26,6 @@ from fermibose.machine.network import FermiBoseNet
 from fermibose.machine.pairing import Transform, transformed
 from fermibose.machine.readouts import gaussian_kernel, targets_of
 from fermibose.machine.recipe import Recipe
-from fermibose.machine.sources import Held
 from fermibose.machine.training import (
     Training,
     conclude,

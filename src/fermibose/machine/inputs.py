@@ -1,122 +1,236 @@
-"""Inputs as the machine takes them: to scale, checked, as tensors, without the pixels never lit.
+"""Inputs as the machine takes them: checked, in float32, where they are.
 
-With first weights of variance 1/fan_in, the first pre-activations of an input x of d features have
-variance |x|²/d. Where that is small the pairs exert little force, weight decay wins, and all
-representations fall into one point. So what counts for the scale is not whether the inputs lie in
-[0, 1], but their root mean square.
+Rows are read, or computed, when a mini-batch needs them. What fits into :data:`HELD` bytes is held
+in memory as it is used; anything larger stays where it is. Either way a row is the same numbers, so
+the weights come out the same.
 """
 
 import math
+import mmap
 import warnings
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeGuard, get_args
+from functools import cached_property
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
 
 from fermibose import checks
 from fermibose.errors import InputError
-from fermibose.machine.local_rule import LocalDense
-from fermibose.machine.sources import HELD, Held, Source, Streamed
+from fermibose.machine.cores import spread
 
-Scaling = Literal["auto", "none", "global", "standard", "per_feature"]
-Floats: TypeAlias = npt.NDArray[np.float64]
 Shape: TypeAlias = tuple[int, int, int]  # channels, rows, columns of an image
 Sides: TypeAlias = tuple[int, int] | Shape  # the same, without channels if there is one
 Examples: TypeAlias = tuple[Tensor, Tensor]  # inputs or representations (n, features), labels (n,)
 
 ROUNDING = 1e-5  # by which a rescaling to [0, 1] may miss it
 SPARE = 1000, 10  # outputs that are never too many, and outputs for each label that occurs
-# Fraction of dead inputs from which the split pays for its copying; at the 22 % of the paper's
-# digits it makes a local step 8 % cheaper (compare() in benchmarks/machine.py).
-WORTHWHILE = 0.1
-# Pictures have at least so many pixels (8 × 8, the smallest that are in use), and at least this
-# fraction of them is exactly 0: digits have 49 to 81 %, columns of a table a stray 0 at their
-# minimum.
-PIXELS, BACKGROUND = 64, 0.2
-# Root mean square that they have at least, once the largest entry is 1: below it the settings for
-# pictures cost accuracy (dimmed() in benchmarks/tables.py): about 2 points of scikit-learn's digits
-# at 0.29, 3 at 0.24, 12 at 0.15 (one seed). MNIST's have 0.33.
-BRIGHTNESS = 0.25
-PART = 1 << 21  # entries whose mean and spread are taken at once, 16 MB
-NEARLY_ONE = 0.9  # from this maximum on pictures in [0, 1] are used to the bit as they are
-SMALLEST = 1e-280  # entries below are 0: no gain overflows
-CONSTANT = 64 * np.finfo(np.float64).eps  # span of a constant feature, per entry: only rounding
+# Bytes, as float32, up to which inputs and representations are held: what a training may take
+# beside the data is 300 MB, of which torch has 220 (tests/machine/test_memory.py).
+HELD = 1 << 26
+ROWS = 256  # that are computed at once: enough for a GEMM to be fast, little to hold
+TOUCHED = 1 << 23  # bytes of a mapped file in memory after which its pages are given back
+AROUND = 1 << 16  # bytes that the system maps around one that is read
 
 
 class RangeWarning(UserWarning):
     """Inputs are not in [0, 1], the range for which the settings are made."""
 
 
-class Rescaling(NamedTuple):
-    """The map x → (x − offset)·gain of each feature; none, where the inputs are used as given."""
+@dataclass(frozen=True)
+class Survey:
+    """What inputs are like as a whole."""
 
-    kind: str
-    offset: Floats | None = None
-    gain: Floats | None = None
-
-    def __call__(self, x: Floats) -> Floats:
-        """The inputs x (samples, features) as the machine is trained on them."""
-        return x if self.offset is None or self.gain is None else (x - self.offset) * self.gain
-
-    @property
-    def by_feature(self) -> bool:
-        """Whether each feature has an offset and a gain of its own, so that 0 means nothing."""
-        return self.kind in ("standard", "per_feature")
+    low: float
+    high: float
+    mean_square: float
+    lit: Tensor  # (features,): whether one is ever other than 0
 
 
-def rescaling(
-    x: Floats, scaling: Any, *, bounded: bool = False, picture: bool = False
-) -> Rescaling:
-    """The rescaling of the inputs x (samples, features) that ``scaling`` asks for.
+class Source(ABC):
+    """Inputs or representations, (n, features), in float32."""
 
-    "global" divides by the largest absolute entry, "standard" takes each feature to mean 0 and
-    standard deviation 1, "per_feature" from its minimum and maximum to [0, 1]. "auto" leaves
-    pictures as they are, or divides them by their largest entry; anything else is a table: it
-    becomes "standard", or "per_feature" if the inputs must be ``bounded`` by [0, 1]. picture: they
-    are known to be pictures, whatever they look like.
+    shape: tuple[int, int]
+    device: torch.device  # where its rows are
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @abstractmethod
+    def rows(self, index: Tensor) -> Tensor:
+        """The rows ``index``, (B, features)."""
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Tensor]:
+        """All rows in order, some at a time."""
+
+    def map(self, function: Callable[[Tensor], Tensor], features: int) -> "Source":
+        """``function`` of blocks of rows, which has so many features: held, if that is small."""
+        derived = Derived(self, function, features)
+        return derived.held() if 4 * len(self) * features <= HELD else derived
+
+    def to(self, device: torch.device) -> "Source":
+        """The same, on that device."""
+        if device == self.device:
+            return self
+        moved = self.map(lambda rows: rows.to(device), self.shape[1])
+        moved.device = device
+        return moved
+
+    def held(self) -> "Held":
+        """The same, in memory."""
+        return Held(torch.cat(list(self.blocks())))
+
+    @cached_property
+    def survey(self) -> Survey:
+        """Found in one pass; NaN and infinity are refused."""
+        low, high, squares = np.inf, -np.inf, 0.0
+        lit = torch.zeros(self.shape[1], dtype=torch.bool, device=self.device)
+        for block in self.blocks():
+            least, most = (float(value) for value in block.aminmax())
+            if not np.isfinite(least) or not np.isfinite(most):  # NaN is passed on
+                raise InputError("x contains NaN or infinity; remove or impute such values first")
+            low, high = min(low, least), max(high, most)
+            squares += float(block.square().mean()) * len(block)
+            lit |= (block != 0).any(0)
+        return Survey(low, high, squares / len(self), lit)
+
+
+class Held(Source):
+    """A tensor in memory."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values, self.device = values, values.device
+        self.shape = (values.shape[0], values.shape[1])
+
+    def rows(self, index: Tensor) -> Tensor:
+        """The rows ``index``."""
+        return self.values.index_select(0, index)
+
+    def blocks(self) -> Iterator[Tensor]:
+        """All at once: there it is."""
+        yield self.values
+
+    def held(self) -> "Held":
+        """It is."""
+        return self
+
+
+class Derived(Source):
+    """What a function makes of the rows of another source, computed each time."""
+
+    def __init__(self, origin: Source, function: Callable[[Tensor], Tensor], features: int) -> None:
+        self.origin, self.function = origin, function
+        self.shape, self.device = (len(origin), features), origin.device
+
+    def rows(self, index: Tensor) -> Tensor:
+        """The function of the rows ``index``."""
+        return self.function(self.origin.rows(index))
+
+    def blocks(self) -> Iterator[Tensor]:
+        """Of as many rows of the origin as it gives, in pieces that several cores share."""
+        for block in self.origin.blocks():
+            for some in block.split(4 * ROWS):
+                yield torch.cat(spread(self.function, some.split(ROWS)))
+
+
+class Streamed(Source):
+    """Inputs that stay where they are: an array, a mapped file, or a Dataset of torch.
+
+    values: an array (n, …) of numbers, for example ``numpy.load(path, mmap_mode="r")`` or
+    :func:`fermibose.data.map_idx`; or a Dataset with a length, whose items are inputs or
+    (input, label). divisor: by which they are divided, 255 for bytes. scaling: anything else that
+    is done to rows, like a :class:`Rescaling`.
     """
-    checks.choice("scaling", scaling, get_args(Scaling))
-    if scaling == "auto":
-        table = "per_feature" if bounded else "standard"
-        scaling = _kind(x, table="global" if picture and x.min() >= -ROUNDING else table)
-    if scaling == "none":
-        return Rescaling("none")
-    low, high = x.min(0).astype(np.float64), x.max(0).astype(np.float64)
-    largest = np.maximum(np.maximum(-low, high), SMALLEST)
-    if scaling == "global":
-        return Rescaling("global", np.zeros_like(low), np.full_like(low, 1 / largest.max()))
-    if scaling == "per_feature":
-        offset, width = low, high - low
-    else:  # in units of the largest entry, whose squares do not overflow
-        mean = sum((part / largest).sum(0) for part in _parts(x)) / len(x)
-        variance = sum(((part / largest - mean) ** 2).sum(0) for part in _parts(x)) / len(x)
-        offset, width = mean * largest, np.sqrt(variance) * largest
-    constant = high - low <= CONSTANT * largest  # carries no information: it becomes 0
-    return Rescaling(scaling, np.where(constant, low, offset), 1 / np.where(constant, 1.0, width))
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        divisor: float | None = None,
+        scaling: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.scaling, self.device = scaling, torch.device("cpu")
+        self.divisor = None if divisor is None else checks.number("divisor", divisor, above=0)
+        self.dataset = isinstance(values, Dataset)
+        if isinstance(values, IterableDataset) or (self.dataset and not hasattr(values, "__len__")):
+            raise InputError(
+                "mini-batches are drawn at random, so a Dataset needs a length and an item for "
+                "each number: give a map-style one, or arrays"
+            )
+        if not self.dataset:
+            if isinstance(values, Tensor):
+                values = values.detach().numpy()
+            if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
+                raise InputError(
+                    f"values must be an array of numbers or a Dataset, got {checks.shown(values)}"
+                )
+            values = values.reshape(len(values), -1) if values.size else values
+        self.values, self.touched = values, 0
+        n = len(values)
+        self.shape = n, (len(self._item(0)) if self.dataset else values.shape[1]) if n else 0
+        if 0 in self.shape:
+            raise InputError("x must have shape (samples, features), got nothing")
+        self.pages = _pages(values)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """The rows ``index``, read now."""
+        if self.dataset:
+            found = np.stack([self._item(int(number)) for number in index])
+        else:
+            found = self.values[index.numpy()]
+            self.touched += len(index) * AROUND
+        return self._read(found)
+
+    def blocks(self) -> Iterator[Tensor]:
+        """All rows in order."""
+        step = max(1, min(4 * ROWS, TOUCHED // (4 * self.shape[1])))
+        for start in range(0, len(self), step):
+            if self.dataset:
+                yield self.rows(torch.arange(start, min(start + step, len(self))))
+            else:
+                yield self._read(self.values[start : start + step])
+
+    def labels(self) -> npt.NDArray[Any]:
+        """The labels in the items of a Dataset, (n,)."""
+        items = (self.values[number] for number in range(len(self))) if self.dataset else ()
+        labels = [np.asarray(item[1]) for item in items if isinstance(item, (tuple, list))]
+        if len(labels) != len(self):
+            raise InputError("y is missing: give labels, or a Dataset of (input, label)")
+        return np.array(labels)
+
+    def _item(self, number: int) -> npt.NDArray[Any]:
+        item = self.values[number]
+        return np.asarray(item[0] if isinstance(item, (tuple, list)) else item).reshape(-1)
+
+    def _read(self, found: npt.NDArray[Any]) -> Tensor:
+        """Rows as they are used; the pages of a file they came from may go."""
+        read = found if self.scaling is None else self.scaling(found)
+        if self.divisor is None:
+            read = read.astype(np.float32)
+        else:  # as fermibose.data scales pixels: one division, in float32
+            read = np.divide(read, np.float32(self.divisor), dtype=np.float32)
+        self.touched += found.nbytes
+        if self.pages is not None and self.touched > TOUCHED:
+            self.pages.madvise(mmap.MADV_DONTNEED)
+            self.touched = 0
+        return torch.from_numpy(np.ascontiguousarray(read))
 
 
-def _parts(x: Floats) -> Iterator[Floats]:
-    """The rows of x in float64, some at a time."""
-    step = max(1, PART // x.shape[1])
-    for start in range(0, len(x), step):
-        yield x[start : start + step].astype(np.float64, copy=False)
-
-
-def _kind(x: Floats, *, table: str) -> str:
-    """What "auto" does with these inputs."""
-    highest = float(x.max())
-    if x.shape[1] < PIXELS or x.min() < -ROUNDING or highest <= 0:
-        return table
-    dark = sum((part == 0).sum() for part in _parts(x)) / x.size
-    square = sum(((part / highest) ** 2).sum() for part in _parts(x)) / x.size
-    if dark < BACKGROUND or np.sqrt(square) < BRIGHTNESS:
-        return table
-    return "none" if NEARLY_ONE <= highest <= 1 + ROUNDING else "global"
+def _pages(values: Any) -> mmap.mmap | None:
+    """The mapping of a file whose pages can be given back, to be read again when needed."""
+    while isinstance(values, np.ndarray):
+        found = getattr(values, "_mmap", None)
+        # Not of a private mapping: what was written to it is nowhere else.
+        if isinstance(found, mmap.mmap) and getattr(values, "mode", "c") != "c":
+            return found if hasattr(found, "madvise") else None
+        values = values.base
+    return None
 
 
 def image_shape_of(shape: Any) -> Shape:
@@ -303,45 +417,3 @@ def count_present_classes(y: Tensor) -> int:
             "number the classes that there are with np.unique(y, return_inverse=True)[1]"
         )
     return classes
-
-
-@dataclass(frozen=True)
-class SplitInputs:
-    """A layer in two parts: one that learns from the live inputs, and the weights of dead ones.
-
-    Dead inputs are 0 in every training sample; of the paper's 1000 digits 22 % of the pixels are
-    never lit. Their weights feel no pair, and nothing feels them, so they need no GEMM, only their
-    weight decay: the optimiser moves them with gradient 0, as it would anyway.
-    """
-
-    live: Tensor  # their positions among the inputs
-    dead: Tensor
-    learner: LocalDense
-    resting: nn.Parameter  # (dead inputs, units)
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, layer: LocalDense, x: Source) -> Self | None:
-        """Split ``layer`` for the training inputs x (samples, inputs), if that is worthwhile."""
-        lit = x.survey.lit
-        live, dead = lit.nonzero()[:, 0], (~lit).nonzero()[:, 0]
-        if len(dead) < WORTHWHILE * len(lit) or not len(live):
-            return None
-        units = layer.weight.shape[1]
-        learner = LocalDense(len(live), units, activation=layer.activation.name).to(layer.weight)
-        learner.weight.copy_(layer.weight[live])
-        learner.bias = layer.bias
-        resting = nn.Parameter(layer.weight[dead], requires_grad=False)
-        resting.grad = torch.zeros_like(resting)
-        return cls(live, dead, learner, resting)
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """All that the optimiser moves."""
-        yield from self.learner.parameters()
-        yield self.resting
-
-    @torch.no_grad()
-    def join(self, layer: LocalDense) -> None:
-        """Write both parts' weights into ``layer``."""
-        layer.weight.index_copy_(0, self.live, self.learner.weight)
-        layer.weight.index_copy_(0, self.dead, self.resting)

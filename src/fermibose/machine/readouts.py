@@ -11,8 +11,8 @@ from fermibose import checks
 from fermibose.compute import widest
 from fermibose.errors import FermiboseError
 from fermibose.machine.cores import product
+from fermibose.machine.inputs import Source
 from fermibose.machine.local_rule import Dense
-from fermibose.machine.sources import Source
 
 EXACT = 8000  # keys whose kernel matrix is solved as it is: half a gigabyte, some seconds
 BATCH = 2048  # samples whose kernel values are held at once

@@ -20,12 +20,11 @@ from fermibose.machine.adversary import LocalAdversary
 from fermibose.machine.augment import Affine
 from fermibose.machine.convolution import Conv, Hidden, Pointwise, hidden_of, plain_hidden
 from fermibose.machine.free_energy import FreeEnergy
-from fermibose.machine.inputs import Sides, image_shape_of
+from fermibose.machine.inputs import Sides, Source, image_shape_of
 from fermibose.machine.local_rule import ACTIVATIONS
 from fermibose.machine.pairing import Augmented, ByLabel, Pairing
 from fermibose.machine.queries import Energy
 from fermibose.machine.readouts import KernelRidge
-from fermibose.machine.sources import Source
 from fermibose.threat import ThreatModel
 
 ReadoutKind = Literal["cross_entropy", "ridge", "prototype"]

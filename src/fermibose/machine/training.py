@@ -23,8 +23,8 @@ from fermibose.errors import InputError
 from fermibose.machine import cores
 from fermibose.machine.checkpoint import Checkpoint, Records
 from fermibose.machine.free_energy import FreeEnergy
-from fermibose.machine.inputs import SplitInputs, count_classes, training_sources
-from fermibose.machine.local_rule import CHUNK, STRIP, Dense, LocalDense
+from fermibose.machine.inputs import HELD, Source, count_classes, training_sources
+from fermibose.machine.local_rule import CHUNK, STRIP, Dense, LocalDense, SplitInputs
 from fermibose.machine.loop import (
     ALONE,
     Adam,
@@ -44,7 +44,6 @@ from fermibose.machine.readouts import (
     solve_ridge,
 )
 from fermibose.machine.recipe import Recipe, fingerprint
-from fermibose.machine.sources import HELD, Source
 from fermibose.summary import Summarised, table
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class LayerStage:
             self.below = below
         self.split = None
         if not changed and isinstance(self.layer, LocalDense):
-            self.split = SplitInputs.of(self.layer, self.x)
+            self.split = SplitInputs.of(self.layer, self.x.survey.lit)
         if self.split is not None:
             live = self.split.live
             self.x = self.x.map(lambda rows: rows.index_select(1, live), len(live))
