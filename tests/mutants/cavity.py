@@ -24,7 +24,7 @@ MUTANTS = [
     ("cavity: steps blind to a steep φ", "fermibose/cavity/channel.py", "problem.steepness", "1.0", "tests/cavity/test_pair_channel.py"),
     ("cavity: noise Δ/N", "fermibose/cavity/instance.py", "problem.delta / math.sqrt(n)", "problem.delta / n", "tests/cavity/test_instance.py"),
     ("cavity: force on the second input", "fermibose/cavity/forces.py", "np.concatenate([push, -push])", "np.concatenate([push, push])", "tests/cavity/test_referees.py"),
-    ("cavity: slope blind to a steep φ", "fermibose/theory/flow.py", "_STENCIL / problem.steepness", "_STENCIL", "tests/cavity/test_referees.py"),
+    ("cavity: slope blind to a steep φ", "fermibose/theory/problem.py", "_STENCIL / problem.steepness", "_STENCIL", "tests/cavity/test_referees.py"),
     ("cavity: exchange upside down", "fermibose/cavity/sampling.py", "gain = np.diff(self.betas) * np.diff(self.E)", "gain = -np.diff(self.betas) * np.diff(self.E)", "tests/cavity/test_referees.py"),
     ("cavity: trajectories always accepted", "fermibose/cavity/sampling.py", "yes = rng.random(betas.size) < np.exp(np.minimum(-loss, 0))", "yes = rng.random(betas.size) < 2", "tests/cavity/test_referees.py"),
     ("cavity: divergence without its AT", "fermibose/cavity/messages.py", "{stopped}; {stability} in", "{stopped}; in", "tests/cavity/test_bad_inputs.py"),

@@ -16,7 +16,7 @@ MUTANTS = [
     ("dynamics: partners without variance", _FLOW, "(away**2 + variance)", "away**2", _ONE),
     ("dynamics: labels never wrong", _FLOW, "[first * right, second * wrong]", "[first * right, first * wrong]", _ONE),
     ("dynamics: coarse grids pass", _FLOW, "_COARSE = 1e-8", "_COARSE = 1e-2", _ONE),
-    ("dynamics: slope of half tanh", _FLOW, "2 * p * (1 - p)", "p * (1 - p)", _ONE),
+    ("dynamics: slope of half tanh", "fermibose/theory/problem.py", "slope / 2, bend / 2", "slope, bend / 2", _ONE),
     ("dynamics: cross term of V", _FLOW, "2 * a.h2 + 2 * cross", "2 * a.h2 - 2 * cross", _ONE),
     ("dynamics: partner's force in V", _FLOW, "2 * lean[:, None] * h * back + back**2", "back**2", _ONE),
     ("dynamics: any ρ in a batch", _FLOW, "problem.rho != 0.5:", "False:", _ONE),

@@ -5,10 +5,11 @@ the package and runs the tests that should turn red. A mutant that survives, or 
 longer found, makes the script fail. Arguments select mutants whose room or name contains one.
 """
 
+import multiprocessing
 import os
 import runpy
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,15 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+JUDGED = 100  # a process that dies before its tests ends with a small number
 PATIENCE = 200.0  # seconds; the slowest tests of a mutant take half of that on two busy cores
+# Everything but the package itself is loaded once, by the process that those of the mutants are
+# forked from: it takes as long as the tests of many a mutant.
+FORKS = multiprocessing.get_context("forkserver")
+LOADED = [
+    "pytest", "torch", "scipy.integrate", "scipy.optimize", "scipy.stats", "pandas",
+    "sklearn.svm", "sklearn.ensemble", "matplotlib.pyplot", "typer.testing", "distributed",
+]  # fmt: skip
 
 
 class Mutant(NamedTuple):
@@ -47,29 +56,29 @@ def survives(mutant: Mutant) -> str | None:
         if mutant.old not in text:
             return "its text is no longer in the source"
         path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-        try:
-            run = subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "pytest",
-                    "-x",
-                    "-q",
-                    "-p",
-                    "no:cacheprovider",
-                    mutant.tests,
-                ],
-                cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": str(source)},
-                capture_output=True,
-                check=False,
-                timeout=PATIENCE,
-            )
-        except subprocess.TimeoutExpired:
+        run = FORKS.Process(target=judge, args=(source, mutant.tests))
+        run.start()
+        run.join(PATIENCE)
+        if run.is_alive():
+            os.killpg(run.pid, signal.SIGKILL)
             return None  # tests that hang are as good as red
-    if run.returncode == 1:
+    if run.exitcode == JUDGED + 1:
         return None
-    return "the tests stayed green" if run.returncode == 0 else "the tests did not run"
+    return "the tests stayed green" if run.exitcode == JUDGED else "the tests did not run"
+
+
+def judge(source: Path, tests: str) -> None:
+    """Run the tests on this copy of the package; ends the process with JUDGED + their exit code."""
+    os.setpgrp()  # so that what the tests start ends with them
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    os.chdir(ROOT)
+    os.environ["PYTHONPATH"] = str(source)  # of processes that tests start
+    sys.path.insert(0, str(source))
+    import pytest
+
+    os._exit(JUDGED + pytest.main(["-x", "-q", "-p", "no:cacheprovider", tests]))
 
 
 def main(selected: list[str]) -> int:
@@ -80,6 +89,8 @@ def main(selected: list[str]) -> int:
         if not selected or any(word in f"{mutant.room}: {mutant.name}" for word in selected)
     ]
     survivors = 0
+    os.environ["OMP_NUM_THREADS"] = "1"  # a mutant a core
+    FORKS.set_forkserver_preload(LOADED)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for mutant, reason in zip(chosen, pool.map(survives, chosen), strict=True):
             survivors += reason is not None

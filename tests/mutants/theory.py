@@ -15,7 +15,7 @@ MUTANTS = [
     ("theory: F shared out at jumps", "fermibose/theory/channel.py", "return self.F + self.kink, self.r * share", "return self.F * share, self.r * share", "tests/theory/test_zero_temperature.py"),
     ("theory: kinks the other way", "fermibose/theory/moreau.py", "x * (step - x) / 2 - step**2 / 12", "step**2 / 12 - x * (step - x) / 2", "tests/theory/test_channel.py"),
     ("theory: training energy blind to jumps", "fermibose/theory/moreau.py", "F - c / 2 * force2\n", "F - c / 3 * force2\n", "tests/theory/test_zero_temperature.py"),
-    ("theory: φ″ of half tanh", "fermibose/theory/moreau.py", "slope / 2, bend / 2", "slope / 2, bend", "tests/theory/test_channel.py"),
+    ("theory: φ″ of half tanh", "fermibose/theory/problem.py", "slope / 2, bend / 2", "slope / 2, bend", "tests/theory/test_channel.py"),
     ("theory: errors without conditioning", "fermibose/theory/precision.py", "shifts = np.abs(sensitivity.inverse) @ residual", "shifts = residual", "tests/theory/test_precision.py"),
     ("theory: errors of f alone", "fermibose/theory/precision.py", "_SAFETY * apart(\"change\")", "0 * apart(\"change\")", "tests/theory/test_precision.py"),
     ("theory: a deposited table of one image", "fermibose/theory/deposit.py", "np.where(first == second, 1.0, 2.0)", "np.ones(first.size)", "tests/theory/test_channel.py"),

@@ -12,8 +12,8 @@ from scipy.special import erf, roots_legendre
 from fermibose.theory.channel import Axis, GaussianChannel, gaussian_kernels, pair_table
 from fermibose.theory.deposit import deposit_step, deposited_table
 from fermibose.theory.disjoint import make_lattice
-from fermibose.theory.moreau import DERIVATIVES, MoreauChannel, _beside
-from fermibose.theory.problem import Problem
+from fermibose.theory.moreau import MoreauChannel, _beside
+from fermibose.theory.problem import DERIVATIVES, Problem
 from fermibose.theory.solution import Overlaps
 
 POINTS = [(0.0, 0.3), (0.45, 0.7), (1.4, 0.1), (2.1, 1.3)]  # (r, t)

@@ -3,7 +3,7 @@
 All strengths are measured in one pass where the attack allows it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -162,15 +162,12 @@ def accuracy_curve(
     require(threat, choice("attack", attack, get_args(CurveAttack)))
     ascent = _ascent(attack, loss, steps, restarts)
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
-        if attack == "pgd":
-            robust = _pgd(victim, threat, strengths, ascent, seed, show)
-        else:
-            robust = _in_one_pass(victim, threat, strengths, ascent, seed, show)
+        robust = _MEASURED[attack](victim, threat, strengths, ascent, seed, show)
         parameters = {"seed": seed, "dtype": str(victim.x.dtype)}
     if attack != "noise":
         parameters |= asdict(ascent)
-    names = {"linf": "fgsm", "l2": "one_step_l2", "noise": "noise"}
-    name = "pgd" if attack == "pgd" else names[threat.norm]
+    one_steps = {"linf": "fgsm", "l2": "one_step_l2"}
+    name = one_steps[threat.norm] if attack == "one_step" else attack
     return Curve(name, threat, strengths, robust.cpu().numpy(), parameters, victim.flags)
 
 
@@ -240,6 +237,13 @@ def _pgd(
                 found.append(victim.correct)  # there is nowhere to climb
             advance()
     return torch.stack(found)
+
+
+_MEASURED: dict[CurveAttack, Callable[..., Tensor]] = {
+    "one_step": _in_one_pass,
+    "noise": _in_one_pass,
+    "pgd": _pgd,
+}
 
 
 def checked_strengths(epsilons: Sequence[float] | Floats) -> Floats:

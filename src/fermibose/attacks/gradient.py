@@ -129,7 +129,7 @@ def pgd_ascent(
     restarts: int = 1,
     random_start: bool = True,
 ) -> Ascent:
-    """PGD and what it is unless said otherwise: the same attack wherever it goes by that name."""
+    """PGD, and what it is unless said otherwise."""
     size = usual_step(steps) if step_size is None else step_size
     return Ascent(loss_names(losses), steps, size, restarts, random_start)
 
@@ -205,7 +205,7 @@ def climb(
         fooled = misclassified(logits, climbers.labels)
         if ascent.stop_when_fooled and fooled.any():
             left = climbers.retire(fooled, point, logits)
-            point, gradient = point[left], gradient[left]
+            point, gradient = point[left], gradient[left]  # and whatever else is kept by example
             if not len(point):
                 return climbers
         move = climbers.ball.steepest(gradient).mul_(ascent.step_size * threat.epsilon)

@@ -21,7 +21,7 @@ from fermibose.cavity.instance import Instance, Pairs, check_instance
 from fermibose.checks import number, whole
 from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
-from fermibose.theory import Array, Predictions, Problem, with_slope
+from fermibose.theory import Array, Predictions, Problem, activation_derivatives
 
 _SAME = 1e-2  # distance of minima that are the same, in units of their length
 
@@ -34,7 +34,6 @@ class Landscape:
         if self.problem.hinge is not None:
             raise InputError("a hinge of your own has no known slope: use the softness instead")
         self._patterns = train.x.reshape(-1, instance.n)
-        self._phi = with_slope(self.problem)
         self._forces: Forces
         if isinstance(train, Pairs):
             self._forces = Disjoint(self.problem, train)
@@ -46,7 +45,7 @@ class Landscape:
 
     def energy_and_gradient(self, w: Array) -> tuple[Array, Array]:
         """E (k,) and ∇E (N, k) of k weight vectors, the columns of w (N, k)."""
-        phi, slope = self._phi(self._patterns @ w)
+        phi, slope, _ = activation_derivatives(self.problem, self._patterns @ w)
         energy, pull = self._forces.energy_and_slope(phi)
         decay = self.problem.weight_decay
         gradient = self._patterns.T @ (pull * slope) + decay * w

@@ -26,7 +26,7 @@ from fermibose.checks import flag, number, whole
 from fermibose.compute import progress_bar
 from fermibose.errors import InputError
 from fermibose.summary import Summarised
-from fermibose.theory import Array, Problem, check_batch, check_start, times, with_slope
+from fermibose.theory import Array, Problem, activation_derivatives, check_batch, check_start, times
 
 _BLOCK = 2**20  # random numbers drawn at a time
 
@@ -111,7 +111,7 @@ class _Simulation:
         rng: np.random.Generator,
     ) -> None:
         self.problem, self.n, self.eta, self.batch = problem, n, learning_rate, batch
-        self.runs, self.rng, self.phi = runs, rng, with_slope(problem)
+        self.runs, self.rng = runs, rng
         self.keep = 1 - learning_rate * problem.weight_decay / n
 
     def classes(self, steps: int) -> tuple[Array, Array]:
@@ -127,7 +127,7 @@ class _Simulation:
 
     def forces(self, z: Array, labels: Array) -> Array:
         """∂/∂z of the mean energy of all pairs, (runs, batch)."""
-        phi, slope = self.phi(z)
+        phi, slope, _ = activation_derivatives(self.problem, z)
         D = phi[:, :, None] - phi[:, None, :]
         same = labels[:, :, None] == labels[:, None, :]
         push = 2 * D * self.problem.pair_energy.force(D**2, same)

@@ -1,8 +1,8 @@
 """The machine page: two nets, one image, one attack, from no strength to the largest."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from html import escape
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fermibose import FermiBoseNet
-from fermibose.attacks import ThreatModel, fgsm, noisy, one_step_l2, pgd
+from fermibose.attacks import AttackResult, ThreatModel, fgsm, noisy, one_step_l2, pgd
 from fermibose.checks import choice, number, whole
 from fermibose.data import Dataset, load_dataset, per_class
 from fermibose.errors import FileFormatError, InputError
@@ -24,7 +24,14 @@ Floats = NDArray[np.float64]
 
 SHOWN = 10  # test images of each class to choose from
 CLOUD = 20  # of each class in the plane
-PGD_STEPS = 20  # one image at all strengths in about a second
+# PGD of one loss and 20 steps takes one image to all strengths in about a second.
+_QUICK_PGD = partial(pgd, losses="margin", steps=20)
+_BY_GRADIENT: dict[str, Callable[..., AttackResult]] = {
+    "FGSM (ℓ∞)": fgsm,
+    "PGD (ℓ∞)": _QUICK_PGD,
+    "one step (ℓ2)": one_step_l2,
+    "PGD (ℓ2)": _QUICK_PGD,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,13 +200,8 @@ def _attacked(net: FermiBoseNet, x: Any, y: Any, attack: str, strength: float) -
     threat = ThreatModel(norm, strength)
     if attack == "noise":  # the same noise at every strength
         return noisy(torch.as_tensor(x), threat, torch.Generator().manual_seed(0))
-    if attack == "FGSM (ℓ∞)":
-        found = fgsm(net, x, y, threat, show=False)
-    elif attack == "one step (ℓ2)":
-        found = one_step_l2(net, x, y, threat, show=False)
-    else:
-        found = pgd(net, x, y, threat, losses="margin", steps=PGD_STEPS, show=False)
-    return found.examples
+    examples: torch.Tensor = _BY_GRADIENT[attack](net, x, y, threat, show=False).examples
+    return examples
 
 
 def _first(dataset: Dataset, count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

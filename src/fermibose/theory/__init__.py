@@ -11,12 +11,12 @@ from fermibose.theory.broken_curves import BrokenCurve, critical_point_broken, t
 from fermibose.theory.curves import SYMBOLS, Curve, draw_stability, missing, trace
 from fermibose.theory.dynamics import times
 from fermibose.theory.fixed_point import ConvergenceError, Steps
-from fermibose.theory.flow import check_batch, check_start, with_slope
+from fermibose.theory.flow import check_batch, check_start
 from fermibose.theory.learning import DataTheory, Prediction
 from fermibose.theory.phases import PhaseDiagram, phase_diagram
 from fermibose.theory.points import Failure, Solutions, check_quantity, solve_many
 from fermibose.theory.population import Population, population
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory.problem import Array, Problem, activation_derivatives
 from fermibose.theory.real_data import from_dataset
 from fermibose.theory.replica import SaddlePoint
 from fermibose.theory.replica import distance as saddle_distance
@@ -65,6 +65,7 @@ __all__ = [
     "StableError",
     "Steps",
     "TransitionWarning",
+    "activation_derivatives",
     "branches",
     "check_batch",
     "check_quantity",
@@ -92,5 +93,4 @@ __all__ = [
     "times",
     "trace",
     "trace_broken",
-    "with_slope",
 ]

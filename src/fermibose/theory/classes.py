@@ -31,8 +31,7 @@ from scipy.stats import qmc
 from fermibose.checks import number, whole
 from fermibose.errors import InputError
 from fermibose.theory.dynamics import times
-from fermibose.theory.flow import with_slope
-from fermibose.theory.problem import Array, Problem, check_problem
+from fermibose.theory.problem import Array, Problem, activation_derivatives, check_problem
 
 _NODES = np.linspace(-8.5, 8.5, 681)  # of averages over one unit
 _GAUSS = np.exp(-(_NODES**2) / 2) * (_NODES[1] - _NODES[0]) / math.sqrt(2 * math.pi)
@@ -216,7 +215,7 @@ class Averages:
     ) -> None:
         if whole("samples", samples, least=2) & (samples - 1):
             raise InputError(f"samples must be a power of 2, got {samples}")
-        self.classes, self.rng, self.phi = classes, rng, with_slope(classes.problem)
+        self.classes, self.rng = classes, rng
         self.points = qmc.Sobol(units, scramble=False).random(samples)
         self.labels = np.repeat(np.arange(classes.count), samples)
 
@@ -247,7 +246,7 @@ class Averages:
         tiny = np.finfo(float).tiny
         noise = self.classes.problem.delta * ndtri(np.maximum(uniform, tiny))
         z = M.T[self.labels] + noise @ root.T
-        return noise, z, *self.phi(z)
+        return noise, z, *activation_derivatives(self.classes.problem, z)[:2]
 
     def _meet(self, phi: Array, slope: Array, other: Array) -> tuple[Array, Array]:
         """h̄ of every sample over the partners, (n, K), and E h hᵀ, (K, K)."""

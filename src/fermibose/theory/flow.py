@@ -20,7 +20,6 @@ functions this smooth the error of all the grid is about the square of that diff
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +29,7 @@ from scipy.integrate import solve_ivp
 from fermibose.checks import number, whole
 from fermibose.errors import InputError
 from fermibose.theory.fixed_point import ConvergenceError
-from fermibose.theory.problem import ACTIVATIONS, Array, Problem
+from fermibose.theory.problem import ACTIVATIONS, Array, Problem, activation_derivatives
 
 # Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _TAIL = 7.5  # widths of a Gaussian that averages cover
@@ -39,25 +38,8 @@ _FIRST = 24  # nodes on half an axis to begin with
 _GROWTH = 1.4  # by which they grow where they are too few
 _ENTRIES = 2**23  # most entries of a table: 64 MB
 _REACH = 1e6  # pre-activations beyond which q counts as infinite
-_STENCIL = 1e-3  # step of the five-point derivative of an activation of the user's, if not steep
 _RTOL, _ATOL = 1e-9, 1e-12  # of a step in time
 _LABELS = np.array([1.0, -1.0])  # classes y, in the order of every array over them
-
-
-def with_slope(problem: Problem) -> Callable[[Array], tuple[Array, Array]]:
-    """φ and φ′ of an array."""
-    phi = problem.phi
-    if problem.activation == "tanh":
-        return lambda z: (p := phi(z), 1 - p**2)
-    if problem.activation == "half_tanh":
-        return lambda z: (p := phi(z), 2 * p * (1 - p))
-    h = _STENCIL / problem.steepness
-
-    def differences(z: Array) -> tuple[Array, Array]:
-        a, b, d, e = (phi(z + k * h) for k in (-2, -1, 1, 2))
-        return phi(z), (a - e + 8 * (d - b)) / (12 * h)
-
-    return differences
 
 
 def check_batch(problem: Problem, batch: int | None) -> int:
@@ -126,7 +108,7 @@ class Axis:
             step = math.asinh(reach / flat) / count
             s = step * np.arange(-count, count + 1.0)
             z, weights = flat * np.sinh(s), flat * np.cosh(s) * step
-        return cls(z, weights, *with_slope(problem)(z))
+        return cls(z, weights, *activation_derivatives(problem, z)[:2])
 
     def densities(self, mean: float, width: float) -> Array:
         """N(z; y·mean, width²) times the weights, for y = ±1: (2, n)."""

@@ -9,50 +9,18 @@ is taken one axis at a time), then polished by Newton's method. Where two minima
 itself goes on, with a kink, and ``kink`` is what that adds to the two nodes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fermibose.theory.channel import SQRT2, Axis, Effective, Response, pair_table
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory.problem import Array, Problem, activation_derivatives
 
 # Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
 _POLISHINGS = 60  # Newton steps at most; all but a few nodes need three
 _LAST = 1e-8  # a step of Newton's method so short that the next would be below rounding
 _NEAR = 1.5  # steps of the table around its best node within which the minimum before is the same
-_STENCIL = 1e-3  # step of the five-point derivatives of the activation
 _JUMP = 8  # steps by which z* moves, from one field to the next, where it jumps
-
-
-def _tanh(z: Array) -> tuple[Array, Array, Array]:
-    phi = np.tanh(z)
-    slope = 1 - phi**2
-    return phi, slope, -2 * phi * slope
-
-
-def _half_tanh(z: Array) -> tuple[Array, Array, Array]:
-    phi, slope, bend = _tanh(z)
-    return (1 + phi) / 2, slope / 2, bend / 2
-
-
-# φ, φ′ and φ″ of activations known by name, at the price of φ.
-DERIVATIVES: dict[str, Callable[[Array], tuple[Array, Array, Array]]] = {
-    "tanh": _tanh,
-    "half_tanh": _half_tanh,
-}
-
-
-def activation_derivatives(problem: Problem, z: Array) -> tuple[Array, Array, Array]:
-    """φ, φ′ and φ″; by five-point differences where it has no name: any smooth one will do."""
-    name = problem.activation
-    if isinstance(name, str) and name in DERIVATIVES:
-        return DERIVATIVES[name](z)
-    h, phi = _STENCIL / problem.steepness, problem.phi
-    a, b, mid, d, e = (phi(z + k * h) for k in (-2, -1, 0, 1, 2))
-    first = (a - e + 8 * (d - b)) / (12 * h)
-    second = (16 * (b + d) - 30 * mid - a - e) / (12 * h**2)
-    return mid, first, second
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fermibose.theory.moreau import activation_derivatives
-from fermibose.theory.problem import Array, Problem
+from fermibose.theory.problem import Array, Problem, activation_derivatives
 
 # Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
 _ORDER = 16  # nodes of a panel
