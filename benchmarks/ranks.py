@@ -53,7 +53,7 @@ def step(batch: int, energy: PairEnergy | FreeEnergy, ranks: Counting) -> Callab
     x, labels = torch.rand(batch, D, generator=generator), torch.arange(batch) % 10
     layer = LocalDense(D, N)
     layer.initialise(generator)
-    optimiser, own = Adam(layer.parameters(), learning_rate=0.01), ranks.own(x)
+    optimiser, own = Adam(layer.parameters(), learning_rate=0.01), ranks.part(x)
 
     def take() -> None:
         if ranks.count == 1:

@@ -25,7 +25,7 @@ import numpy as np
 from fermibose.theory import QUANTITIES, Problem, dynamics, phase_diagram, solve, trace
 from fermibose.theory.channel import forget_tables
 from fermibose.theory.fixed_point import iterate
-from fermibose.theory.replica import SaddlePoint, to_overlaps, to_vector
+from fermibose.theory.replica import SaddleEquations, to_overlaps, to_vector
 
 CURVES = (
     ("alpha", 0.5, 4.0),
@@ -137,7 +137,7 @@ def measure():
     rng = np.random.default_rng(0)
     sampling = best(lambda: monte_carlo(problem, exact.overlaps, rng), 5)
 
-    quick = SaddlePoint(problem, coarseness=QUICK)
+    quick = SaddleEquations(problem, coarseness=QUICK)
     point = iterate(quick, to_vector(exact.overlaps), tol=1e-9, max_iterations=30)
     error = abs(to_overlaps(point.x).M - 1.0183203)
     step = [point.x + np.array([0, 0, s]) for s in (0.0, 1e-6)]

@@ -13,7 +13,7 @@ from fermibose.theory import SYMBOLS
 from fermibose_paper.instances import Found, instance_job, measure_outputs
 from fermibose_paper.job import Job
 from fermibose_paper.scale import Scale, unique
-from fermibose_paper.series import Run, finished, legend
+from fermibose_paper.series import Finished, finished, legend
 from fermibose_paper.store import Row
 from fermibose_paper.theory_curves import curve_job, curve_of, draw_curve, figure_values
 from fermibose_paper.verdict import Verdict, number
@@ -96,7 +96,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
 
 
 def _instances(scale: Scale) -> Iterator[Job]:
-    for method, n, parameter, values, seeds in scale.instances:
+    for method, n, parameter, values, seeds in scale.fig2_instances:
         for value in values:
             for seed in range(seeds):
                 yield instance_job(method, n, seed, **(DEFAULT | {parameter: value}))
@@ -112,7 +112,7 @@ def _draw_loss(ax: Any, rows: Sequence[Row], parameter: str, title: str) -> None
     legend(ax, loc="upper right" if parameter == "alpha" else "upper left", fontsize=8)
 
 
-def _runs(rows: Sequence[Row], parameter: str, **params: Any) -> list[Run]:
+def _runs(rows: Sequence[Row], parameter: str, **params: Any) -> list[Finished]:
     """Instances of the panel against ``parameter``: the other one has its default."""
     fixed = {name: value for name, value in DEFAULT.items() if name != parameter}
     return finished(rows, "generalization_loss", **fixed, **params)
@@ -156,7 +156,7 @@ def _against_theory(
 
 
 def _deviations(
-    runs: Sequence[Run], parameter: str, curve: dict[str, Any]
+    runs: Sequence[Finished], parameter: str, curve: dict[str, Any]
 ) -> dict[tuple[int, float], list[float]]:
     """100·(ε_g / theory − 1) of the converged instances at every point that has any instances."""
     theory = dict(zip(curve["values"].tolist(), curve["generalization_loss"], strict=True))
@@ -172,7 +172,7 @@ def _deviations(
 def _values(scale: Scale, parameter: str) -> list[float]:
     """Where instances lie in the panel against ``parameter``."""
     found = {DEFAULT[parameter]}
-    for _, _, name, values, _ in scale.instances:
+    for _, _, name, values, _ in scale.fig2_instances:
         found |= set(values) if name == parameter else set()
     return sorted(found)
 

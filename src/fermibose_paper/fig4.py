@@ -137,14 +137,14 @@ def plan(scale: Scale) -> list[Job]:
     """The averaged coupling on the fine grid, the labelled one on the coarse grid, the MLP."""
     return [
         *scale.jobs("mlp", [None]),
-        *scale.jobs("averaged", scale.sweep),
+        *scale.jobs("averaged", scale.fine),
         *scale.jobs("labelled", scale.coarse),
     ]
 
 
 def draw(rows: Sequence[Row], scale: Scale) -> Figure:
     """Accuracy above, distances below; both couplings and the published curves."""
-    table = published.sweep()
+    table = published.against_d_f()
     accuracy = {c: _accuracy(rows, c) for c in ("averaged", "labelled")}
     with canvas(rows=2, size=(8.2, 8.0)) as (fig, axes):
         top, bottom = axes[:, 0]
@@ -214,7 +214,7 @@ def verdicts(rows: Sequence[Row], scale: Scale) -> list[Verdict]:
 
 def _curve_verdicts(averaged: Series, unlike: bool) -> list[Verdict]:
     compared = averaged.within(*published.COMPARED_D_F)
-    target = published.at(compared.x, "test_accuracy_percent", published.sweep())
+    target = published.at(compared.x, "test_accuracy_percent", published.against_d_f())
     off = compared.mean - target
     error = float(np.sqrt((compared.error**2).sum())) / max(len(off), 1)
     shape = off - off.mean()
@@ -245,7 +245,7 @@ def _gain_verdicts(averaged: Series, mlp: float, mlp_error: float) -> list[Verdi
     if not np.isfinite(mlp):
         return []
     best = int(averaged.mean.argmax())
-    theirs = published.sweep()["test_accuracy_percent"].max() - published.MLP_ACCURACY
+    theirs = published.against_d_f()["test_accuracy_percent"].max() - published.MLP_ACCURACY
     error = float(np.hypot(averaged.error[best], mlp_error))
     note = f"at d_F = {averaged.x[best]:g}; published {theirs:+.2f}"
     return [
@@ -262,7 +262,7 @@ def _gain_verdicts(averaged: Series, mlp: float, mlp_error: float) -> list[Verdi
 
 
 def _mark_verdicts(averaged: Series, mlp: float) -> list[Verdict]:
-    table = published.sweep()
+    table = published.against_d_f()
     noise = float(table["test_accuracy_std"].mean()) / 5**0.5
     theirs = marked_points(
         table["d_F"], table["test_accuracy_percent"], published.MLP_ACCURACY, noise=noise
@@ -307,7 +307,7 @@ def _distance_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     fermion = _distance(rows, "averaged", "recorded_fermion_distance").within(
         *published.COMPARED_D_F
     )
-    target = published.at(fermion.x, "recorded_fermion_distance", published.sweep())
+    target = published.at(fermion.x, "recorded_fermion_distance", published.against_d_f())
     return [
         Verdict.at_most(
             "fig4",
@@ -349,7 +349,7 @@ def _draw_marks(ax: Any, found: Series, marks: Marks) -> None:
 
 
 def _draw_distances(ax: Any, rows: Sequence[Row], scale: Scale) -> None:
-    table = published.sweep()
+    table = published.against_d_f()
     ax.plot(table["d_F"], table["recorded_fermion_distance"], ".", color=COLOUR["published"],
             markersize=3, label=published_label(scale, "as recorded"))  # fmt: skip
     for coupling, quantity, label, style in (

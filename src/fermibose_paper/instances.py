@@ -19,7 +19,7 @@ from fermibose.theory import Problem, Solution, solve
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.page import Table
 from fermibose_paper.scale import Scale, unique
-from fermibose_paper.series import Floats, Run, finished, legend_below
+from fermibose_paper.series import Finished, Floats, finished, legend_below
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict, number
 
@@ -328,11 +328,11 @@ def _differences(rows: Sequence[Row], method: str, name: str) -> dict[int, list[
     return found
 
 
-def _runs(rows: Sequence[Row], method: str, alpha: float, beta: float) -> list[Run]:
+def _runs(rows: Sequence[Row], method: str, alpha: float, beta: float) -> list[Finished]:
     return finished(rows, "Q", method=method, alpha=alpha, beta=beta)
 
 
-def _sizes(runs: Iterable[Run]) -> list[int]:
+def _sizes(runs: Iterable[Finished]) -> list[int]:
     return sorted({run.params["n"] for run in runs})
 
 

@@ -30,7 +30,7 @@ class Scale:
 
     name: str
     dataset: str  # "mnist5k" (bundled) or "mnist", of which the published split is taken
-    sweep: tuple[float, ...]  # d_F of Fig. 4, averaged coupling
+    fine: tuple[float, ...]  # d_F of Fig. 4, averaged coupling
     coarse: tuple[float, ...]  # d_F of Fig. 5, and of everything labelled
     seeds: int
     attacked: tuple[float, ...] = ()  # d_F at which both couplings meet PGD
@@ -39,7 +39,7 @@ class Scale:
     hidden: int = 1000
     theory_points: int = 16  # of every curve of the theory
     # Fig. 2: method, size, parameter and its values, number of instances
-    instances: tuple[tuple[str, int, str, tuple[float, ...], int], ...] = ()
+    fig2_instances: tuple[tuple[str, int, str, tuple[float, ...], int], ...] = ()
     # Single instances against theory: sizes and number of instances, of AMP and of sampling
     sizes: tuple[int, ...] = (250, 500)
     sized: int = 4
@@ -113,7 +113,7 @@ class Scale:
     def _looks(self, coupling: str, d_f: float | None, seed: int) -> list[str]:
         """What any of the figures wants to know of a net with the paper's settings, sorted."""
         beyond = seed < self.beyond_seeds and d_f in self.beyond
-        fine = coupling == "averaged" and d_f in self.sweep
+        fine = coupling == "averaged" and d_f in self.fine
         wanted = {
             "components": d_f == published.PCA_D_F,
             "courses": fine or beyond or d_f == published.TRAJECTORY_D_F,
@@ -134,13 +134,13 @@ def quick(folder: str | os.PathLike[str] | None = None) -> Scale:
         "quick",
         dataset="mnist5k" if folder is None else "mnist",
         folder=None if folder is None else os.fspath(folder),
-        sweep=tuple(
+        fine=tuple(
             sorted({k / 20 for k in (*range(1, 13), 14, 16, 20, 24)} | {0.375, 0.425, 0.455})
         ),
         coarse=(0.05, 0.1, 0.2, 0.3, 0.375, 0.465, 0.56, 1.2),
         attacked=(0.2, 0.455, 0.8),
         seeds=2,
-        instances=(
+        fig2_instances=(
             ("amp", 200, "alpha", (0.5, 1.0, 2.5), 3),
             ("amp", 200, "delta", (0.2, 0.5, 0.8), 3),
             ("bp", 50, "alpha", (0.5,), 3),
@@ -157,12 +157,12 @@ def full(folder: str | os.PathLike[str] | None = None) -> Scale:
         sample=False,
         dataset="mnist",
         folder=None if folder is None else os.fspath(folder),
-        sweep=tuple(k / 200 for k in range(241)),
+        fine=tuple(k / 200 for k in range(241)),
         coarse=tuple(sorted({k / 10 for k in range(13)} | {0.05, 0.15, 0.25} | set(MARKED))),
         attacked=(0.05, 0.1, 0.2, 0.3, 0.375, 0.455, 0.56, 0.8, 1.0, 1.2),
         seeds=5,
         theory_points=30,
-        instances=(
+        fig2_instances=(
             ("amp", 200, "alpha", (0.5, 1.0, 2.5, 3.5, 5.0), 5),
             ("amp", 200, "delta", (0.2, 0.5, 0.7, 1.0, 1.5), 5),
             *(

@@ -40,7 +40,7 @@ class Series:
         return replace(self, **parts)
 
 
-class Run(NamedTuple):
+class Finished(NamedTuple):
     """A finished row."""
 
     params: dict[str, Any]
@@ -48,10 +48,10 @@ class Run(NamedTuple):
     result: dict[str, Any]
 
 
-def finished(rows: Iterable[Row], quantity: str, **params: Any) -> list[Run]:
+def finished(rows: Iterable[Row], quantity: str, **params: Any) -> list[Finished]:
     """The runs that have this quantity and were made with these parameters."""
     return [
-        Run(row.params, row.seed, row.result)
+        Finished(row.params, row.seed, row.result)
         for row in rows
         if row.result is not None
         and row.result.get(quantity) is not None

@@ -170,7 +170,7 @@ def _charts_of(name: str, rows: Sequence[Row], scale: Scale) -> list[Interactive
 
 
 def _accuracy_chart(rows: Sequence[Row], scale: Scale) -> Interactive:
-    table = published.sweep()
+    table = published.against_d_f()
     lines = {
         published_label(scale): Line(
             table["d_F"].tolist(),
@@ -275,7 +275,7 @@ def _provenance_section(found: Sequence[Chapter], scale: Scale) -> Section:
         mean = f"{seconds / len(new):.1f}" if new else "—"
         times.append((ABOUT[chapter.name].title, str(len(new)), f"{seconds / 60:.1f}", mean))
     settings = {
-        "d_F of Fig. 4": f"{len(scale.sweep)} values, {min(scale.sweep):g} … {max(scale.sweep):g}",
+        "d_F of Fig. 4": f"{len(scale.fine)} values, {min(scale.fine):g} … {max(scale.fine):g}",
         "hidden units": str(scale.hidden),
         "epochs of each stage": str(scale.epochs),
         "seeds": f"0 … {scale.seeds - 1}",

@@ -20,7 +20,7 @@ from fermibose_paper import real_data
 from fermibose_paper.instances import RARE, chance
 from fermibose_paper.job import Job, measurement
 from fermibose_paper.scale import Scale
-from fermibose_paper.series import Run, finished, legend
+from fermibose_paper.series import Finished, finished, legend
 from fermibose_paper.store import Row
 from fermibose_paper.verdict import Verdict
 
@@ -181,7 +181,7 @@ def _path(rate: float, batch: int) -> dynamics.Trajectory:
     return dynamics.evolve(Problem(**ONLINE), learning_rate=rate, t=times, batch=batch, start=START)
 
 
-def _instances(rows: Sequence[Row], method: str, gamma: float) -> list[Run]:
+def _instances(rows: Sequence[Row], method: str, gamma: float) -> list[Finished]:
     runs = finished(rows, "converged", method=method, samples=gamma)
     return [run for run in runs if run.result["converged"]]
 

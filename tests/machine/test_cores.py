@@ -22,7 +22,7 @@ from fermibose.machine import (
     preset,
     train,
 )
-from fermibose.machine.cores import cut, pieces_of, product, several, spread
+from fermibose.machine.cores import cut, on_threads, pieces_of, product, several
 from fermibose.machine.loop import Adam
 
 X, Y = (part[::5] for part in paper_split()[:2])
@@ -79,7 +79,7 @@ def test_several_threads_share_the_pieces():
         return piece
 
     with several(3):
-        assert spread(meet, range(9)) == list(range(9))
+        assert on_threads(meet, range(9)) == list(range(9))
     assert len(seen) == 3
 
 
@@ -144,10 +144,10 @@ def test_work_inside_work_stays_on_its_thread_and_is_whole():
         if threading.get_ident() != caller:
             time.sleep(0.02)
             return None
-        return spread(slowly, range(2))
+        return on_threads(slowly, range(2))
 
     with several(2):
-        found = [inner for inner in spread(outer, range(3)) if inner is not None]
+        found = [inner for inner in on_threads(outer, range(3)) if inner is not None]
     assert found
     assert all(inner == [caller, caller] for inner in found)
 
@@ -164,8 +164,8 @@ def test_an_error_in_a_helper_reaches_the_caller_and_the_crew_goes_on():
     with several(2):
         for _ in range(3):
             with pytest.raises(ZeroDivisionError, match="piece"):
-                spread(fail, range(2))
-        assert spread(abs, range(6)) == list(range(6))
+                on_threads(fail, range(2))
+        assert on_threads(abs, range(6)) == list(range(6))
 
 
 def test_helpers_flush_denormals_and_end_with_the_training():
@@ -179,7 +179,7 @@ def test_helpers_flush_denormals_and_end_with_the_training():
         return threading.get_ident(), float((tiny * 1e-10).sum())  # 10⁻⁴⁰ is denormal
 
     with several(3):
-        found = spread(vanish, range(3))
+        found = on_threads(vanish, range(3))
         assert threading.active_count() == before + 2
     assert [value for thread, value in found if thread != caller] == [0.0, 0.0]
     assert threading.active_count() == before

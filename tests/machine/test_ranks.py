@@ -63,7 +63,7 @@ def test_gradient_is_that_of_the_pair_loss(energy, kind, size, count):
 
     def work(ranks: Ranks):
         layer = layer_of(kind)
-        report = layer.learn_from(ranks.own(x), labels, energy, ranks=ranks, activity=0.3)
+        report = layer.learn_from(ranks.part(x), labels, energy, ranks=ranks, activity=0.3)
         return [p.grad for p in layer.parameters()], report
 
     found, _ = together(count, work)
@@ -100,7 +100,7 @@ def test_queries_and_their_adversary_are_those_of_one_process(energy, roles):
         layer = layer_of("dense")
         queries = perturbed(layer, ranks)
         queried = {"perturbed": queries, "activity": 0.2, **roles}
-        got = layer.learn_from(ranks.own(x), labels, energy, ranks=ranks, **queried)
+        got = layer.learn_from(ranks.part(x), labels, energy, ranks=ranks, **queried)
         return queries, layer.weight.grad, got
 
     found, _ = together(count, work)
@@ -117,7 +117,7 @@ def test_blocks_of_rows_make_no_difference(monkeypatch):
     def gradients():
         def work(ranks: Ranks):
             layer = layer_of("dense")
-            layer.learn_from(ranks.own(x), labels, ENERGIES[0], ranks=ranks)
+            layer.learn_from(ranks.part(x), labels, ENERGIES[0], ranks=ranks)
             return layer.weight.grad
 
         return together(2, work)[0][1]
@@ -135,7 +135,7 @@ def test_a_step_is_two_messages_of_known_size():
     def step(energy):
         def work(ranks: Ranks):
             layer = layer_of("dense").float()
-            layer.learn_from(ranks.own(x.float()), labels, energy, ranks=ranks)
+            layer.learn_from(ranks.part(x.float()), labels, energy, ranks=ranks)
 
         return together(4, work)[1].messages
 
@@ -152,12 +152,12 @@ def test_rows_are_shared_out_and_come_back():
     for count in (1, 2, 3, 5, 8):
         for size in (1, 2, 7, 8, 9):
             rows = torch.arange(float(size))[:, None]
-            parts = [Ranks(r, count).own(rows) for r in range(count)]
+            parts = [Ranks(r, count).part(rows) for r in range(count)]
             assert {len(part) for part in parts} == {-(-size // count)}
             shares = [range(size)[Ranks(r, count).share(size)] for r in range(count)]
             assert [i for share in shares for i in share] == list(range(size))
             back, _ = together(
-                count, lambda ranks, rows=rows, size=size: ranks.gather(ranks.own(rows), size)
+                count, lambda ranks, rows=rows, size=size: ranks.gather(ranks.part(rows), size)
             )
             assert all(torch.equal(each, rows) for each in back)
 

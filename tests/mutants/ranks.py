@@ -20,7 +20,7 @@ MUTANTS = [
     ("ranks: own pairs forgotten", FORCES, "if not own and here.start", "if here.start", "tests/machine/test_queries.py"),
     ("ranks: own pairs not counted", RULE, "size * own", "0", "tests/machine/test_queries.py"),
     ("ranks: inputs not queries too", FORCES, "if perturbed and extra:", "if False:", "tests/machine/test_queries.py"),
-    ("ranks: each rank a start of its own", "fermibose/machine/adversary.py", "start = ball_around(x, self.threat).random(generator)", "start = ball_around(ranks.own(x), self.threat).random(generator).repeat(ranks.count, 1)", QUERIES),
+    ("ranks: each rank a start of its own", "fermibose/machine/adversary.py", "start = ball_around(x, self.threat).random(generator)", "start = ball_around(ranks.part(x), self.threat).random(generator).repeat(ranks.count, 1)", QUERIES),
     ("ranks: added rows are read out", "fermibose/machine/training.py", "residual[here.stop - here.start :] = 0", "pass", ENDS),
     ("ranks: readouts drift apart", "fermibose/machine/training.py", "(self.readout.weight.grad,) = ranks.total(gradient)", "pass", ENDS),
     ("ranks: every rank writes", RANKS, "        if self.ranks.first:\n            super().save", "        if True:\n            super().save", f"{TESTS}::test_checkpoint_is_written_by_the_first_rank_only"),

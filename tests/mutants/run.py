@@ -91,6 +91,10 @@ def main(selected: list[str]) -> int:
     survivors = 0
     os.environ["OMP_NUM_THREADS"] = "1"  # a mutant a core
     FORKS.set_forkserver_preload(LOADED)
+    control = chosen[0]._replace(new=chosen[0].old)  # red means something if whole is green
+    if survives(control) != "the tests stayed green":
+        print(f"{control.tests} is red or does not run on the source as it is")
+        return 1
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for mutant, reason in zip(chosen, pool.map(survives, chosen), strict=True):
             survivors += reason is not None

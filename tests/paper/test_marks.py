@@ -69,7 +69,7 @@ def test_a_curve_that_stays_below_the_mlp_has_no_crossing():
 
 
 def test_finds_what_the_paper_marks():
-    table = published.sweep()
+    table = published.against_d_f()
     marks = marked_points(
         table["d_F"], table["test_accuracy_percent"], published.MLP_ACCURACY, noise=0.18
     )

@@ -7,7 +7,7 @@ from fermibose_paper import published
 
 
 def test_recorded_distances_have_the_ratio_of_pair_counts_at_every_d_f():
-    table = published.sweep()
+    table = published.against_d_f()
     known = table["recorded_boson_distance"] > 0.004  # four digits are recorded
     ratio = table["recorded_boson_distance"][known] / table["recorded_fermion_distance"][known]
     # 100 images in each of 10 classes: 49 500 boson and 450 000 fermion pairs
@@ -32,7 +32,7 @@ def test_area_of_the_mlp():
 
 
 def test_grids():
-    assert published.sweep()["d_F"] == pytest.approx(np.arange(241) / 200)
+    assert published.against_d_f()["d_F"] == pytest.approx(np.arange(241) / 200)
     assert published.areas()["d_F"] == pytest.approx(np.arange(121) / 100)
     assert published.trajectories()["epoch"].tolist() == list(range(1, 101))
     assert len(published.curve("fgsm", 0.2)["epsilon"]) == 0

@@ -32,7 +32,7 @@ from fermibose_paper.verdict import Verdict
 TINY = scale.Scale(
     "tiny",
     "mnist5k",
-    sweep=(0.1, 0.2, 0.3, 0.4, 0.5, 1.0),
+    fine=(0.1, 0.2, 0.3, 0.4, 0.5, 1.0),
     coarse=(0.2, 0.455),
     attacked=(0.2,),
     seeds=2,
@@ -259,7 +259,7 @@ def test_series_are_means_over_seeds_and_count_a_run_once():
 
 def published_rows(shift=0.0):
     """Rows that say what was published, with the accuracy shifted by so many points."""
-    table = published.sweep()
+    table = published.against_d_f()
     return [
         row(
             float(d_f),
@@ -357,7 +357,7 @@ def test_the_verdict_on_fgsm_says_what_a_single_step_misses():
 
 def test_scales():
     full = scale.full("nowhere")
-    assert full.sweep == pytest.approx(published.sweep()["d_F"])
+    assert full.sweep == pytest.approx(published.against_d_f()["d_F"])
     assert set(published.CURVES_D_F) | {0.455, 0.9, 1.1} <= set(full.coarse)
     assert (full.seeds, full.published_split) == (5, True)
     assert not scale.quick().published_split

@@ -30,7 +30,7 @@ from fermibose_paper.texts import ABOUT, ERRATA
 from fermibose_paper.tuning import METHODS
 from fermibose_paper.verdict import Verdict
 
-TINY = replace(scales.quick(), sweep=(0.2, 0.4), coarse=(0.3,), seeds=1, hidden=5, epochs=2)
+TINY = replace(scales.quick(), fine=(0.2, 0.4), coarse=(0.3,), seeds=1, hidden=5, epochs=2)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_figure_with_less_than_half_of_its_runs_is_left_out(
     sweep, told, store, tmp_path, monkeypatch
 ):
     """The store has 4 runs of Fig. 4: the MLP, two averaged and one labelled."""
-    larger = replace(TINY, sweep=tuple((k + 1) / 5 for k in range(sweep)))
+    larger = replace(TINY, fine=tuple((k + 1) / 5 for k in range(sweep)))
     monkeypatch.setattr(story, "FIGURES", {"fig4": fig4, "rho": planning(TINY)})
     monkeypatch.setattr(scales, "quick", lambda folder: larger)
     done = fbm(store.path, "--output", tmp_path / "report.html")

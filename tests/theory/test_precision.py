@@ -11,7 +11,7 @@ from scipy.special import ndtr, roots_legendre
 
 from fermibose.theory import ConvergenceError, Overlaps, Problem, Steps, solve
 from fermibose.theory.disjoint import make_lattice
-from fermibose.theory.replica import SaddlePoint, free_energy, to_overlaps, to_vector
+from fermibose.theory.replica import SaddleEquations, free_energy, to_overlaps, to_vector
 from fermibose.theory.search import Found
 from fermibose.theory.solution import Candidate, Stability
 
@@ -156,9 +156,9 @@ def test_a_soft_direction_is_resolved_and_its_error_told():
 )  # fmt: skip
 def test_errors_at_zero_temperature(change):
     s = solve(Problem(beta=math.inf, **change))
-    fine, x = SaddlePoint(s.problem, coarseness=0.4), to_vector(s.overlaps)
+    fine, x = SaddleEquations(s.problem, coarseness=0.4), to_vector(s.overlaps)
     free = [0, 1, 2] if s.M else [1, 2]
-    second = SaddlePoint(s.problem, coarseness=0.8)
+    second = SaddleEquations(s.problem, coarseness=0.8)
     J = np.zeros((3, 3))
     for i in free:
         move = 1e-4 * np.eye(3)[i]

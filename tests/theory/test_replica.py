@@ -8,7 +8,7 @@ import pytest
 from scipy.special import erf
 
 from fermibose.theory import Overlaps, Problem
-from fermibose.theory.replica import SaddlePoint, free_energy, update
+from fermibose.theory.replica import SaddleEquations, free_energy, update
 
 STATES = [
     (Problem(), Overlaps(1.0, 1.6, 6.0)),
@@ -23,7 +23,7 @@ STATES = [
 
 def gradient(problem, state, *, coarseness, h=1e-4):
     """∂f/∂M, ∂f/∂Q, ∂f/∂χ by central differences on one frozen lattice."""
-    saddle = SaddlePoint(problem, coarseness=coarseness)
+    saddle = SaddleEquations(problem, coarseness=coarseness)
     saddle.evaluate(state)
 
     def f(M=0.0, Q=0.0, chi=0.0):
@@ -69,7 +69,7 @@ def test_a_stationary_point_is_a_fixed_point():
     """update() returns the state itself exactly where the gradient above vanishes."""
     problem, state = STATES[0]
     for _ in range(60):
-        saddle = SaddlePoint(problem)
+        saddle = SaddleEquations(problem)
         _, conjugate = saddle.evaluate(state)
         new = update(problem, state, conjugate)
         state = Overlaps((state.M + new.M) / 2, (state.Q + new.Q) / 2, (state.chi + new.chi) / 2)
@@ -79,7 +79,7 @@ def test_a_stationary_point_is_a_fixed_point():
 
 def test_stiffness_is_the_slope_of_the_update_of_m():
     problem, state, h = *STATES[0], 1e-4
-    saddle = SaddlePoint(problem, coarseness=0.6)
+    saddle = SaddleEquations(problem, coarseness=0.6)
     up, down = (saddle.evaluate(Overlaps(state.M + s, state.Q, state.chi))[1].M for s in (h, -h))
     slope = -state.chi * (up - down) / (2 * h)
     assert saddle.label_stiffness(state) == pytest.approx(1 - slope, abs=1e-5)
@@ -109,5 +109,5 @@ def test_free_energy_against_a_direct_double_integral(problem, state):
     labels = [(1, 1), (1, -1)] if problem.odd else [(1, 1), (-1, -1), (1, -1)]
     weights = {1: problem.rho / sum(a == b for a, b in labels), -1: 1 - problem.rho}
     brute = sum(weights[a * b] * mean_log(a, b) for a, b in labels)
-    average, _ = SaddlePoint(problem, coarseness=0.6).evaluate(state)
+    average, _ = SaddleEquations(problem, coarseness=0.6).evaluate(state)
     assert -problem.beta * average.F == pytest.approx(brute, rel=1e-3)

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq
 
 from fermibose.theory import Overlaps, Problem, branches, solve
-from fermibose.theory.replica import SaddlePoint, distance, free_energy, stability_of
+from fermibose.theory.replica import SaddleEquations, distance, free_energy, stability_of
 
 # The solver's starts of ordered and of medium weights lead to large or to unstable ones.
 SMALL = Problem(alpha=10.0, delta=1.3, beta=4.0, d_f=0.2, weight_decay=0.005, m=0.5, rho=0.85)
@@ -176,7 +176,7 @@ def test_distances_have_no_unit():
 def test_stability_is_the_curvature_of_f(problem):
     """Second differences of f in (M, q, χ) on a frozen lattice, for every saddle point."""
     for s in branches(problem)[:2]:
-        saddle = SaddlePoint(problem)
+        saddle = SaddleEquations(problem)
         saddle.evaluate(s.overlaps)
         unit = np.array([math.sqrt(s.q), s.q, s.chi]) * 3e-3
 
@@ -210,7 +210,9 @@ def test_where_replicas_share_nothing_freezing_is_at():
     """Q = 0: f resists a growing Q by 1 − AT, on both sides of AT = 1."""
     seen = []
     for beta in (2.0, 8.0):
-        saddle = SaddlePoint(Problem(rho=1.0, alpha=4.0, delta=1.0, beta=beta, weight_decay=0.01))
+        saddle = SaddleEquations(
+            Problem(rho=1.0, alpha=4.0, delta=1.0, beta=beta, weight_decay=0.01)
+        )
         for s in branches(saddle.problem):
             if 1e-12 * s.q > s.Q:
                 assert stability_of(saddle, s.overlaps).freezing == pytest.approx(

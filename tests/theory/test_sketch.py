@@ -17,7 +17,7 @@ START = solve(Problem()).overlaps
 def test_a_look_finds_the_state_near_by(moved):
     problem = Problem(**moved)
     found, right = sketch(problem, START, seconds=60), solve(problem)
-    assert found.settled
+    assert found.converged
     assert pytest.approx(right.M, abs=1e-3) == found.M
     assert found.q == pytest.approx(right.q, rel=1e-3)
     assert (found.Q, found.chi) == pytest.approx((right.Q, right.chi), rel=2e-3)
@@ -35,7 +35,7 @@ def test_it_ends_in_its_time_and_says_how_far_it_came():
     begun = time.process_time()
     found = sketch(problem, START, seconds=1e-9)  # one evaluation
     assert time.process_time() - begun < 2  # all it takes is ten times that
-    assert found is None or not found.settled
+    assert found is None or not found.converged
 
 
 def test_mirror_images_are_turned():

@@ -21,7 +21,7 @@ from fermibose.theory import (
 )
 from fermibose.theory.channel import Axis, GaussianChannel, pair_table
 from fermibose.theory.fixed_point import iterate
-from fermibose.theory.replica import SaddlePoint, to_overlaps, to_vector, update
+from fermibose.theory.replica import SaddleEquations, to_overlaps, to_vector, update
 
 solve_module = importlib.import_module("fermibose.theory.solve")  # the package has a function of it
 search_module = importlib.import_module("fermibose.theory.search")
@@ -43,7 +43,7 @@ TABLE = [
 
 def refined(solution, *, coarseness):
     """The same solution on another grid."""
-    saddle = SaddlePoint(solution.problem, coarseness=coarseness)
+    saddle = SaddleEquations(solution.problem, coarseness=coarseness)
     fine = iterate(saddle, to_vector(solution.overlaps), tol=1e-9, max_iterations=30)
     assert fine.converged
     return to_overlaps(fine.x)
@@ -206,7 +206,7 @@ def test_hard_points_are_reached_from_nothing(problem):
     solution = solve(problem)
     assert solution.M >= 0
     assert solution.stable
-    saddle = SaddlePoint(problem, coarseness=0.8)
+    saddle = SaddleEquations(problem, coarseness=0.8)
     plain = update(problem, solution.overlaps, saddle.evaluate(solution.overlaps)[1])
     stiffness = max(1.0, solution.label_stiffness)
     assert abs(plain.M - solution.M) / stiffness < 3e-4 * max(1.0, solution.q)
@@ -320,7 +320,7 @@ def test_what_will_be_refused_is_not_refined(monkeypatch, beta):
 
 def test_a_response_is_that_of_the_present_lattice():
     """A state met on a neighbour's lattice, left, and met again on its own."""
-    saddle, fresh = SaddlePoint(Problem()), SaddlePoint(Problem())
+    saddle, fresh = SaddleEquations(Problem()), SaddleEquations(Problem())
     here = Overlaps(1.0, 1.5, 5.0)
     saddle.evaluate(Overlaps(1.05, 1.7, 5.2))
     before = saddle.at(here)[0].curvature(here)

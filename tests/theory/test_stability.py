@@ -9,7 +9,7 @@ import pytest
 from fermibose.errors import InputError
 from fermibose.theory import Overlaps, Problem, critical_point, solve
 from fermibose.theory.disjoint import PairMeasure, averages, make_lattice
-from fermibose.theory.replica import SaddlePoint, at_eigenvalue
+from fermibose.theory.replica import SaddleEquations, at_eigenvalue
 from fermibose.theory.replica import free_energy as symmetric_energy
 from fermibose.theory.rsb import Clusters, cluster_averages, free_energy
 
@@ -95,7 +95,7 @@ def test_critical_points_that_are_not_there():
 def growth(problem):
     """What AT gains per unit of β near T = 0, from the jumps of the zero-temperature force."""
     s = solve(problem)
-    ensemble, state = SaddlePoint(problem).at(s.overlaps)
+    ensemble, state = SaddleEquations(problem).at(s.overlaps)
     return problem.alpha * problem.delta**4 * s.chi**2 * ensemble.growth(state)
 
 
@@ -138,7 +138,7 @@ def test_rare_jumps_break_replica_symmetry_too(delta):
 def test_the_error_of_at_covers_its_error(change, fineness):
     """Against a finer lattice; the change on every second node is well above that."""
     s = solve(Problem(**change))
-    exact, _ = at_eigenvalue(SaddlePoint(s.problem, fineness=fineness), s.overlaps)
+    exact, _ = at_eigenvalue(SaddleEquations(s.problem, fineness=fineness), s.overlaps)
     assert abs(s.at_eigenvalue - exact) < s.at_error < 0.02 * exact
 
 

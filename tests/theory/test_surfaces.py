@@ -20,7 +20,7 @@ from fermibose.theory.channel import (
 from fermibose.theory.continuation import _extrapolate, continue_along
 from fermibose.theory.disjoint import LEAST_BLURRED, make_lattice
 from fermibose.theory.precision import Sensitivity, View
-from fermibose.theory.replica import SaddlePoint, to_vector
+from fermibose.theory.replica import SaddleEquations, to_vector
 from fermibose.theory.search import apart, follow
 from fermibose.theory.solution import Stability
 from fermibose.theory.surfaces import _compare
@@ -193,7 +193,7 @@ def test_a_sensitivity_is_used_again_only_where_it_holds():
     """What holds is within a few per cent of the sensitivity at the state itself."""
     for problem in (Problem(), Problem(delta=0.91), Problem(delta=1.2)):
         x = to_vector(solve(problem).overlaps)
-        second = SaddlePoint(problem, coarseness=1.5)
+        second = SaddleEquations(problem, coarseness=1.5)
         held = []
         for move in (1e-4, 1e-3, 1e-2, 1e-1):
             there = x + move * np.where(x == 0, 0, 1)

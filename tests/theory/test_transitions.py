@@ -17,7 +17,7 @@ from fermibose.theory import (
     solve,
     trace,
 )
-from fermibose.theory.replica import SaddlePoint
+from fermibose.theory.replica import SaddleEquations
 
 # Bosons press the weights together at large decay, and cannot at small decay; M = 0 throughout.
 PRESSED = Problem(alpha=2.27, delta=0.96, beta=21.6, d_f=0.5, weight_decay=0.005, m=0.4, rho=0.937)
@@ -33,7 +33,7 @@ def states(problem):
 
 def decay_of(problem, log_chi):
     """The λ_w at which a state of M = 0 and Q > 0 has the response χ."""
-    saddle, chi = SaddlePoint(problem), float(np.exp(log_chi))
+    saddle, chi = SaddleEquations(problem), float(np.exp(log_chi))
 
     def excess(log_q):
         Q = float(np.exp(log_q))

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import erf
 
 from fermibose.theory import Problem, solve
-from fermibose.theory.replica import SaddlePoint, to_vector
+from fermibose.theory.replica import SaddleEquations, to_vector
 
 moreau = importlib.import_module("fermibose.theory.moreau")
 
@@ -97,7 +97,7 @@ def test_minima_are_kept_from_one_stiffness_to_the_next(monkeypatch):
     """They are the minima found afresh, and cost a few steps only."""
     problem = Problem(beta=math.inf, softness=1e-3)
     x = to_vector(solve(problem).overlaps)
-    kept, fresh = SaddlePoint(problem), SaddlePoint(problem)
+    kept, fresh = SaddleEquations(problem), SaddleEquations(problem)
     kept(x)
     x[2] += 1e-5
     sizes = []
@@ -116,7 +116,7 @@ def test_minima_are_kept_from_one_stiffness_to_the_next(monkeypatch):
 
 def test_narrow_fields_have_nodes_only_where_they_are():
     """Δ = 0.01: some thousand nodes instead of half a million; M as at a neighbour's Δ → 0."""
-    saddle, s = SaddlePoint(Problem(beta=math.inf, delta=0.01)), None
+    saddle, s = SaddleEquations(Problem(beta=math.inf, delta=0.01)), None
     s = solve(saddle.problem)
     lattice = saddle.at(s.overlaps)[0].lattice
     assert lattice.r.nodes.size * lattice.t.nodes.size < 40_000

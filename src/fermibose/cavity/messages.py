@@ -30,7 +30,7 @@ from fermibose.theory import (
     Overlaps,
     Predictions,
     Problem,
-    SaddlePoint,
+    SaddleEquations,
     Steps,
     generalization_loss,
     saddle_distance,
@@ -297,7 +297,7 @@ def state_evolution(
     if number("M", M) ** 2 > number("Q", Q, above=0):
         raise InputError(f"means have Q > 0 and M² <= Q, got M = {M!r} and Q = {Q!r}")
     whole("sweeps", sweeps, least=0)
-    saddle, history = SaddlePoint(problem), History()
+    saddle, history = SaddleEquations(problem), History()
     floor = problem.weight_decay / LOOSEST - problem.weight_decay  # AMP bounds its variances there
     chi = 1 / problem.weight_decay if V is None else problem.beta * number("V", V, above=0)
     state = Overlaps(M, Q, chi)

@@ -99,7 +99,7 @@ def verdict(answer: Answer) -> str:
     if state is None:
         return "No state near the last one: searching …"
     if isinstance(state, Sketch):
-        how = "good to about 1e-4" if state.settled else f"residual {state.residual:.0%}"
+        how = "good to about 1e-4" if state.converged else f"residual {state.residual:.0%}"
         return f"A quick look ({how}); the solution follows."
     if state.rs_stable:
         return "Replica symmetry holds (AT eigenvalue below 1)."

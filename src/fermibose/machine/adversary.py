@@ -80,7 +80,7 @@ class LocalAdversary:
                 f"{low:g} to {high:g}: scale them, or give its ThreatModel their bounds"
             )
         start = ball_around(x, self.threat).random(generator) if self.random_start else x
-        point, x = ranks.own(start).clone(), ranks.own(x)
+        point, x = ranks.part(start).clone(), ranks.part(x)
         ball = ball_around(x, self.threat)
         keys = ranks.gather(represent(x), len(labels))
         same, pairs = own_pairs(labels, ranks, own=self.own)

@@ -48,12 +48,12 @@ class Crew:
             except BaseException as error:
                 self.answers.put(error)
 
-    def run(self, call: Callable[[], None]) -> None:
-        """Have everyone do ``call`` and wait until all have."""
+    def call(self, work: Callable[[], None]) -> None:
+        """Have everyone do ``work`` and wait until all have."""
         for _ in self.helpers:
-            self.calls.put(call)
+            self.calls.put(work)
         try:
-            call()
+            work()
         finally:
             errors = [error for _ in self.helpers if (error := self.answers.get()) is not None]
         if errors:
@@ -84,7 +84,7 @@ def several(threads: int) -> Iterator[None]:
             crew.dismiss()
 
 
-def spread(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> list[Result]:
+def on_threads(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> list[Result]:
     """work(piece) for each piece, in order, by as many threads as there are."""
     pieces, crew = list(pieces), _crew.get()
     if crew is None or len(pieces) == 1:
@@ -100,7 +100,7 @@ def spread(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> list[Res
 
     before = _crew.set(None)  # the caller is one of the crew now
     try:
-        crew.run(some)
+        crew.call(some)
     finally:
         _crew.reset(before)
     return results
@@ -138,7 +138,9 @@ def product(
     if number == 1:
         part((every, every))
     elif rows >= LONG:
-        spread(part, [(r, every) for r in cut(rows, min(number, pieces_of(rows, NARROW)))])
+        strips = cut(rows, min(number, pieces_of(rows, NARROW)))
+        on_threads(part, [(strip, every) for strip in strips])
     else:
-        spread(part, [(every, c) for c in cut(columns, min(number, pieces_of(columns, NARROW)))])
+        strips = cut(columns, min(number, pieces_of(columns, NARROW)))
+        on_threads(part, [(every, strip) for strip in strips])
     return result

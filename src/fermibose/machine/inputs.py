@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from fermibose import checks
 from fermibose.errors import InputError
-from fermibose.machine.cores import spread
+from fermibose.machine.cores import on_threads
 
 Shape: TypeAlias = tuple[int, int, int]  # channels, rows, columns of an image
 Sides: TypeAlias = tuple[int, int] | Shape  # the same, without channels if there is one
@@ -136,7 +136,7 @@ class Derived(Source):
         """Of as many rows of the origin as it gives, in pieces that several cores share."""
         for block in self.origin.blocks():
             for some in block.split(4 * ROWS):
-                yield torch.cat(spread(self.function, some.split(ROWS)))
+                yield torch.cat(on_threads(self.function, some.split(ROWS)))
 
 
 class Streamed(Source):

@@ -10,6 +10,7 @@ With the squared distances :math:`D^2_{ij} = |h_i - h_j|^2/N` (mean over the N u
 
 No pair is ever materialised: everything is a block of the B×B matrix or a GEMM. The diagonal of S
 cancels in the Laplacian; energies and counts leave it out, for a sample is no pair with itself.
+``pair_force`` is this for one batch on a CPU; ``queries`` has the same rule for everything else.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from fermibose import checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine.cores import product, spread
+from fermibose.machine.cores import on_threads, product
 from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.loop import ALONE, Sharing
 from fermibose.machine.queries import BLOCK, Energy, batch_forces
@@ -119,16 +120,16 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     kinds = labels.numpy()  # NumPy's calls on small matrices cost a third of torch's
     counts = count_pairs(kinds)
     pairs = max(sum(counts), 1)
-    whole, squares, common = _gram(h)
+    gram, squares, common = _gram(h)
     if squares.mean() - common < COMMON * squares.mean():
         h = h - h.mean(0)
-        whole, squares, _ = _gram(h)
+        gram, squares, _ = _gram(h)
     squares = squares / units
     force = torch.empty_like(h)
     pair_energy = total = bosons = 0.0
     high, rows = max(STRIP // size, 1), max(BLOCK // size, 1)
     for top in range(0, size, high):  # the force on some rows needs no other rows' forces
-        strip = product(h[top : top + high], h.T) if whole is None else whole
+        strip = product(h[top : top + high], h.T) if gram is None else gram
         for start in range(top, min(top + high, size), rows):
             block = slice(start, min(start + rows, top + high))
             diagonal = slice(start, None, size + 1)  # of the flattened block
@@ -250,12 +251,12 @@ class LocalLayer(nn.Module, ABC):
         The forces on the output are in closed form, and the chain rule carries them through this
         layer only.
         """
-        check_labels(ranks.own(labels), len(x))
+        check_labels(ranks.part(labels), len(x))
         inputs = x if perturbed is None else torch.cat([perturbed, x])
         parameters = list(self.requires_grad_(True).parameters())
         try:
             with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-                heads = spread(lambda part: self.head(self(part)), inputs.split(CHUNK))
+                heads = on_threads(lambda part: self.head(self(part)), inputs.split(CHUNK))
             h = torch.cat([head.detach() for head in heads])
             copies = h.view(-1, len(x), h.shape[1])  # perturbed rows, rows themselves
             roles = {"perturbed": perturbed is not None, "extra": extra, "own": own}
@@ -266,7 +267,7 @@ class LocalLayer(nn.Module, ABC):
                 acting = force[:, : here.stop - here.start]
                 size = len(copies) * len(labels) * h.shape[1]
                 acting.add_(copies[:, : acting.shape[1]].sign(), alpha=activity / size)
-            gradients = spread(
+            gradients = on_threads(
                 lambda part: torch.autograd.grad(part[0], parameters, part[1]),
                 zip(heads, force.flatten(0, 1).split(CHUNK), strict=True),
             )

@@ -76,7 +76,7 @@ class Adam:
         # The kernel walks through memory: a gradient laid out otherwise would be scrambled.
         gradients = [p.grad.reshape(-1) for p in self.parameters if p.grad is not None]
         rate = self._rate(done)
-        cores.spread(lambda piece: self._move(piece, gradients, rate), self.pieces)
+        cores.on_threads(lambda piece: self._move(piece, gradients, rate), self.pieces)
         for average, parameter in zip(self.averages, self.parameters, strict=False):
             average.lerp_(parameter, 1 - min(self.averaging, (1 + done) / (10 + done)))
 
@@ -179,7 +179,7 @@ class Sharing:
         """Which of ``size`` rows are its own."""
         return slice(0, size)
 
-    def own(self, rows: Tensor) -> Tensor:
+    def part(self, rows: Tensor) -> Tensor:
         """Its rows."""
         return rows
 

@@ -87,7 +87,7 @@ def own_pairs(
     own: a row and the key of the same number are one. Rows that were added have no pair.
     """
     here = ranks.share(len(labels))
-    same = ranks.own(labels)[:, None] == labels
+    same = ranks.part(labels)[:, None] == labels
     pairs = torch.zeros_like(same)
     pairs[: here.stop - here.start] = True
     if not own and here.start < len(labels):

@@ -57,7 +57,7 @@ class Ranks(Sharing):
         each = -(-size // self.count)
         return slice(min(self.rank * each, size), min((self.rank + 1) * each, size))
 
-    def own(self, rows: Tensor) -> Tensor:
+    def part(self, rows: Tensor) -> Tensor:
         """This rank's rows, as many on every rank: where they are too few, the first row is added.
 
         Whoever uses them lets no force act on what is added.

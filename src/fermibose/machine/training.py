@@ -139,9 +139,9 @@ class LayerStage:
         """One Adam step on the pairs of the samples ``index``."""
         recipe, lesson, ranks = self.recipe, self.lesson, self.ranks
         labels = self.y.index_select(0, index)
-        whole = lesson.adversary is not None or type(recipe.pairing) is not ByLabel
-        x = self.x.rows(index if whole else ranks.own(index))
-        if whole:  # every rank draws the same random numbers, for all rows
+        everywhere = lesson.adversary is not None or type(recipe.pairing) is not ByLabel
+        x = self.x.rows(index if everywhere else ranks.part(index))
+        if everywhere:  # every rank draws the same random numbers, for all rows
             x, labels = recipe.pairing.views(x, labels, self.generator)
         layer = self.split.learner if self.split else self.layer
         queries: dict[str, Any] = {}
@@ -151,8 +151,8 @@ class LayerStage:
                 self._head, x, labels, lesson.energy, self.generator, ranks
             )
             queries = {"perturbed": self._below(perturbed)} | adversary.roles
-        if whole:
-            x = ranks.own(x)
+        if everywhere:
+            x = ranks.part(x)
         report = layer.learn_from(
             self._below(x), labels, lesson.energy, activity=recipe.activity, ranks=ranks, **queries
         )
@@ -221,12 +221,12 @@ class CrossEntropyReadout:
     def step(self, index: Tensor) -> Mapping[str, float]:
         """One Adam step on the samples ``index``; records nothing per batch."""
         ranks, here = self.ranks, self.ranks.share(len(index))
-        y = self.y.index_select(0, ranks.own(index))
+        y = self.y.index_select(0, ranks.part(index))
         if self.transforms:
             x = transformed(self.x.rows(index), self.transforms, self.generator)
-            h = self.net.represent(ranks.own(x))
+            h = self.net.represent(ranks.part(x))
         else:
-            h = self.h.rows(ranks.own(index))
+            h = self.h.rows(ranks.part(index))
         residual = self.readout(h).softmax(1)
         residual[torch.arange(len(y), device=y.device), y] -= 1
         residual[here.stop - here.start :] = 0  # rows that were added
@@ -419,7 +419,7 @@ class Keys(Source):
         for number in range(1 + self.copies):
             for block in self.x.blocks():
                 part = transformed(block, self.transforms, self.generator) if number else block
-                yield torch.cat(cores.spread(self.net.represent, part.split(CHUNK)))
+                yield torch.cat(cores.on_threads(self.net.represent, part.split(CHUNK)))
 
 
 def keys_of(
@@ -547,7 +547,7 @@ def answers(model: Callable[[Tensor], Tensor], x: Source) -> Tensor:
     """What the model says to all inputs, some at a time, (n, classes)."""
     told, start = torch.empty(0), 0
     for block in x.blocks():
-        for part in cores.spread(model, block.split(TOLD)):
+        for part in cores.on_threads(model, block.split(TOLD)):
             if not start:  # in one place from the beginning: pieces would scatter over the memory
                 told = part.new_empty(len(x), part.shape[1])
             told[start : start + len(part)] = part

@@ -18,7 +18,7 @@ from fermibose.theory.points import Failure, Solutions, check_quantity, solve_ma
 from fermibose.theory.population import Population, population
 from fermibose.theory.problem import Array, Problem, activation_derivatives
 from fermibose.theory.real_data import from_dataset
-from fermibose.theory.replica import SaddlePoint
+from fermibose.theory.replica import SaddleEquations
 from fermibose.theory.replica import distance as saddle_distance
 from fermibose.theory.replica import update as saddle_update
 from fermibose.theory.rsb import Clusters
@@ -56,7 +56,7 @@ __all__ = [
     "Prediction",
     "Predictions",
     "Problem",
-    "SaddlePoint",
+    "SaddleEquations",
     "Sketch",
     "Slope",
     "Solution",

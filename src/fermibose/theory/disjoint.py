@@ -83,12 +83,12 @@ def make_lattice(
     coarseness: float = 1.0,
     fineness: float = 1.0,
     widest: float = math.inf,
-    whole: bool = False,
+    everywhere: bool = False,
 ) -> Lattice:
     """The lattice for a state; coarseness > 1 takes wider steps everywhere, and ends earlier.
 
-    fineness: what the steps of the field are divided by. widest: an upper bound on them. whole:
-    whether the channel is needed where the field has no weight, too.
+    fineness: what the steps of the field are divided by. widest: an upper bound on them.
+    everywhere: whether the channel is needed where the field has no weight, too.
     """
     mean, width = _field(problem, overlaps)
     c = problem.delta**2 * overlaps.chi
@@ -138,7 +138,7 @@ def make_lattice(
         table = kept_table(problem, z_r, z_t)
     pays = not wide and coarseness < _ROUGH and _PAYS * z_step < THIN * s
     blur = Blur((z_r, z_t), s) if pays else None
-    end = math.inf if whole else (tail + _MORE) * width
+    end = math.inf if everywhere else (tail + _MORE) * width
     warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur, end=end)
     lattice = Lattice(r, t, warm, reach, tail, width, c, resolves, end=end)
     return lattice if blur is None else replace(lattice, least=LEAST_BLURRED)

@@ -120,7 +120,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Potentials:
     """Potentials that the samples they act on make; columns are kinds of samples."""
 
     field: Field
@@ -166,7 +166,7 @@ class Exhaustive:
         self._phi = problem.phi(z)
         self._phi2 = self._phi**2
         self._fermion = problem.fermion_energy((self._phi[:, None] - self._phi) ** 2)
-        self._last: tuple[Overlaps, Settled] | None = None
+        self._last: tuple[Overlaps, Potentials] | None = None
         self._known: dict[tuple[bool, bool], tuple[Array, Steps, Factor | None]] = {}
 
     def go_on_from(self, before: "Exhaustive") -> None:
@@ -187,7 +187,7 @@ class Exhaustive:
 
     def averages(self, state: Overlaps) -> Averages:
         """All that the equations need; each average over a pair is twice that over a sample."""
-        now = self.settled(state)
+        now = self.potentials(state)
         weight, v = now.field.weight[:, None] * self._shares, now.field.v[:, None]
         F = now.lowest + (_LIFT - np.log(now.Z)) / self.problem.beta
         force = self._force(now)
@@ -212,11 +212,11 @@ class Exhaustive:
     def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
         """2 E F''² at the potentials of one state, and the field of that or of another one."""
         law = self._field(field or state)
-        return 2 * float(law.weight @ self._bend(self.settled(state), law) ** 2 @ self._shares)
+        return 2 * float(law.weight @ self._bend(self.potentials(state), law) ** 2 @ self._shares)
 
     def thin_curvature(self, state: Overlaps) -> float:
         """The same on every second node."""
-        now = self.settled(state)
+        now = self.potentials(state)
         bend = self._bend(now, now.field)[::2]
         return 4 * float(now.field.weight[::2] @ bend**2 @ self._shares)
 
@@ -226,25 +226,25 @@ class Exhaustive:
 
     def lost(self, state: Overlaps) -> float:
         """The weight of the fields at which floating point has lost Z."""
-        now = self.settled(state)
+        now = self.potentials(state)
         return float(now.field.weight @ (now.Z <= _TINY) @ self._shares)
 
     def energy(self, state: Overlaps) -> float:
         """Mean H of a training pair, ⟨ρHρ⟩."""
-        mass = self.settled(state).mass
+        mass = self.potentials(state).mass
         return self._sum(mass * self._potentials(mass))
 
     def _sum(self, terms: Array) -> float:
         """Over the samples of both labels."""
         return 2 / self._labels * float(terms.sum())
 
-    def settled(self, state: Overlaps) -> Settled:
+    def potentials(self, state: Overlaps) -> Potentials:
         """The potentials of a state; kept for the last one."""
         if self._last is None or self._last[0] != state:
-            self._last = (state, self._settle(state))
+            self._last = (state, self._found_potentials(state))
         return self._last[1]
 
-    def _settle(self, state: Overlaps) -> Settled:
+    def _found_potentials(self, state: Overlaps) -> Potentials:
         """Potentials and densities that make each other, on closer nodes if minima compete.
 
         Var z = (c/β)(1 − cF'') is much more than that of a sample without energy where they do.
@@ -258,7 +258,7 @@ class Exhaustive:
             now = self._iterated(state) if self._compete else now
         return now
 
-    def _iterated(self, state: Overlaps) -> Settled:
+    def _iterated(self, state: Overlaps) -> Potentials:
         """Iterate potentials and densities until they make each other."""
         symmetric, side = is_symmetric(self.problem, state), state.M < 0
         h, history, factor = self._known.get((symmetric, side), (None, Steps(_MEMORY), None))
@@ -299,7 +299,7 @@ class Exhaustive:
             damping=1.0,
         )
 
-    def _newton(self, now: Settled, *, symmetric: bool) -> Factor:
+    def _newton(self, now: Potentials, *, symmetric: bool) -> Factor:
         """1 − J of the map from potentials to potentials, factorised: it hardly changes nearby.
 
         ∂ρ/∂h = −β(diag ρ − E[tilted density ⊗ tilted density]).
@@ -335,7 +335,7 @@ class Exhaustive:
         """What w → −w makes of potentials or densities."""
         return x[:, ::-1] if self._odd else x[::-1]
 
-    def _tilt(self, h: Array, kernels: Array, field: Field) -> Settled:
+    def _tilt(self, h: Array, kernels: Array, field: Field) -> Potentials:
         """Partition functions and densities in given potentials."""
         seen = np.array([h[kind.label, :: kind.y] for kind in self._kinds]).T
         lowest = seen.min(0)
@@ -346,7 +346,7 @@ class Exhaustive:
         mass = np.zeros_like(h)
         for kind, part in zip(self._kinds, parts.T, strict=True):
             mass[kind.label] += self._labels / 2 * part[:: kind.y]
-        return Settled(field, kernels, h, mass, lowest, boltzmann, Z)
+        return Potentials(field, kernels, h, mass, lowest, boltzmann, Z)
 
     def _potentials(self, mass: Array) -> Array:
         """h of every label: the mean of H over all samples."""
@@ -398,12 +398,12 @@ class Exhaustive:
         s = self.problem.delta * math.sqrt(chi / self.problem.beta)
         return gaussian_kernels(field.axis, self.z, s, order=order)
 
-    def _force(self, now: Settled) -> Array:
+    def _force(self, now: Potentials) -> Array:
         """F' = −Z'/(βZ), as the mirror shows it: yF'."""
         force: Array = (now.kernels[1] @ now.boltzmann) / (-self.problem.beta * now.Z)
         return force
 
-    def _bend(self, now: Settled, field: Field) -> Array:
+    def _bend(self, now: Potentials, field: Field) -> Array:
         """F'' = −(Z''/Z − Z'²/Z²)/β at the potentials of a state, on the nodes of a field."""
         Z, first, second = self._kernels(now.chi, field, order=2) @ now.boltzmann
         Z = np.maximum(Z, _TINY)

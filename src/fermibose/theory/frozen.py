@@ -33,7 +33,7 @@ class Frozen:
 
     def averages(self, state: Overlaps) -> Averages:
         """All that the equations need; each average over a pair is twice that over a sample."""
-        now = self.settled(state)
+        now = self.potentials(state)
         each = zip(kinds(self.problem), now.averages, strict=True)
         force = sum(kind.share * kind.y * average.force for kind, average in each)
         slope = 2 * now.mean("slope")
@@ -51,7 +51,7 @@ class Frozen:
 
     def curvature(self, state: Overlaps, *, field: Overlaps | None = None) -> float:
         """2 E F''² away from jumps, at the potentials of one state and the field of another."""
-        now = self.settled(state)
+        now = self.potentials(state)
         if field is None:
             return 2 * now.mean("curvature2")
         groups = self._groups(replace(field, chi=state.chi))
@@ -65,7 +65,7 @@ class Frozen:
 
     def growth(self, state: Overlaps) -> float:
         """lim 2 E F''²/β for β → ∞, from the jumps of the force."""
-        return 2 * self.settled(state).mean("growth")
+        return 2 * self.potentials(state).mean("growth")
 
     def lost(self, state: Overlaps) -> float:
         """0: there is no Z to lose."""
@@ -73,9 +73,9 @@ class Frozen:
 
     def energy(self, state: Overlaps) -> float:
         """Mean H of a training pair, ⟨ρHρ⟩."""
-        return self.settled(state).pair_energy
+        return self.potentials(state).pair_energy
 
-    def settled(self, state: Overlaps) -> Crowd:
+    def potentials(self, state: Overlaps) -> Crowd:
         """The samples of a state; kept for the last one."""
         if self._last is None or self._last[0] != state:
             key = symmetric, _ = is_symmetric(self.problem, state), state.M < 0

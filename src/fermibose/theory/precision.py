@@ -21,7 +21,7 @@ import numpy as np
 from fermibose.theory.fixed_point import FixedPoint, Steps
 from fermibose.theory.problem import Array
 from fermibose.theory.replica import (
-    SaddlePoint,
+    SaddleEquations,
     cold,
     free_energy,
     gradient,
@@ -48,9 +48,9 @@ _NOTHING = 1e-7  # M or √(Q − M²), in units of √q, that iterates to less 
 
 
 def measured(
-    saddle: SaddlePoint,
+    saddle: SaddleEquations,
     point: FixedPoint,
-    others: Sequence[SaddlePoint],
+    others: Sequence[SaddleEquations],
     near: "Sensitivity | None" = None,
 ) -> Solution:
     """The solution where an iteration ended, with the errors that coarser grids tell.
@@ -89,7 +89,7 @@ def measured(
     )
 
 
-def _exact(saddle: SaddlePoint, x: Array) -> Array:
+def _exact(saddle: SaddleEquations, x: Array) -> Array:
     """The state with what has died out set to 0, and M >= 0.
 
     M → −M is an exact symmetry, and so is M = 0; with it, an odd φ has a state of Q = 0.
@@ -109,7 +109,7 @@ class View:
     energy: float  # mean H of a pair
 
     @classmethod
-    def of(cls, saddle: SaddlePoint, x: Array) -> "View":
+    def of(cls, saddle: SaddleEquations, x: Array) -> "View":
         """From a grid."""
         overlaps = to_overlaps(x)
         average, conjugate = saddle.evaluate(overlaps)
@@ -132,7 +132,9 @@ class Sensitivity:
     slopes: Array  # of the mean H of a pair, by x
 
     @classmethod
-    def of(cls, saddle: SaddlePoint, x: Array, view: View, *, own: bool = False) -> "Sensitivity":
+    def of(
+        cls, saddle: SaddleEquations, x: Array, view: View, *, own: bool = False
+    ) -> "Sensitivity":
         """By differences on a grid that has just been looked at from x.
 
         own: whether its lattice was made for x. The move of χ comes last: for the others the
@@ -171,7 +173,7 @@ class Sensitivity:
 
 
 def errors_of(
-    saddle: SaddlePoint,
+    saddle: SaddleEquations,
     x: Array,
     sensitivity: Sensitivity,
     others: Sequence[tuple[View, View]],
@@ -223,7 +225,7 @@ def errors_of(
 
 
 def _at_error(
-    saddle: SaddlePoint, overlaps: Overlaps, at: float, ends: Sequence[Overlaps]
+    saddle: SaddleEquations, overlaps: Overlaps, at: float, ends: Sequence[Overlaps]
 ) -> float:
     """What an error of the state does to AT; ends: where it moves along M, Q and χ."""
     if not 0 < at < math.inf:

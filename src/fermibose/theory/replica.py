@@ -137,7 +137,7 @@ class Ensemble(Protocol):
         """Mean H of a training pair."""
 
 
-class SaddlePoint:
+class SaddleEquations:
     """One iteration of the saddle-point equations; nodes stay while they cover the state."""
 
     def __init__(
@@ -146,7 +146,7 @@ class SaddlePoint:
         *,
         coarseness: float = 1.0,
         fineness: float = 1.0,
-        before: "SaddlePoint | None" = None,
+        before: "SaddleEquations | None" = None,
     ) -> None:
         """before: the same equations on other nodes, from which potentials go on."""
         self.problem = problem
@@ -156,10 +156,10 @@ class SaddlePoint:
         self.nodes: Ensemble | None = None  # the present ones
         self._last: tuple[Overlaps, Averages, Conjugates] | None = None
 
-    def afresh(self) -> "SaddlePoint":
+    def afresh(self) -> "SaddleEquations":
         """The same equations on nodes still to be chosen."""
         coarseness, fineness = self._grid["coarseness"], self._grid["fineness"]
-        return SaddlePoint(self.problem, coarseness=coarseness, fineness=fineness)
+        return SaddleEquations(self.problem, coarseness=coarseness, fineness=fineness)
 
     def __call__(self, x: Array) -> tuple[Array, float]:
         """A better state, and the undamped residual of x.
@@ -293,7 +293,7 @@ def gradient(problem: Problem, overlaps: Overlaps, conjugate: Conjugates) -> Arr
     ])  # fmt: skip
 
 
-def stability_of(saddle: SaddlePoint, overlaps: Overlaps) -> Stability:
+def stability_of(saddle: SaddleEquations, overlaps: Overlaps) -> Stability:
     """f'' of a saddle point by differences of f', on the lattice of its evaluation.
 
     At M = 0 nothing couples to M, and f'' along it is the label stiffness over χ.
@@ -328,7 +328,7 @@ def stability_of(saddle: SaddlePoint, overlaps: Overlaps) -> Stability:
     return Stability(float(lowest), float(reduced[1, 1]), float(freezing))
 
 
-def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
+def at_eigenvalue(saddle: SaddleEquations, overlaps: Overlaps) -> tuple[float, float]:
     """AT of a state on a saddle point's nodes, and what it changes on every second node.
 
     The change is far above the error of a rule that converges as fast as this one. AT is infinite
@@ -342,7 +342,7 @@ def at_eigenvalue(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float
     return at, abs(at - scale * ensemble.thin_curvature(state))
 
 
-def resolved_at(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
+def resolved_at(saddle: SaddleEquations, overlaps: Overlaps) -> tuple[float, float]:
     """AT on the lattice of a solution, or a finer one where it needs that, and its error.
 
     Squares of ∇²F are sharper than the forces that the equations average: where minima compete off
@@ -352,13 +352,13 @@ def resolved_at(saddle: SaddlePoint, overlaps: Overlaps) -> tuple[float, float]:
     for fineness in () if saddle.problem.zero_temperature else _FINENESS:
         if error <= _AT_TOLERANCE * at or saddle.at(overlaps)[0].full:
             break
-        saddle = SaddlePoint(saddle.problem, fineness=fineness)
+        saddle = SaddleEquations(saddle.problem, fineness=fineness)
         at, error = at_eigenvalue(saddle, overlaps)
     return at, error
 
 
 def solution_of(
-    saddle: SaddlePoint,
+    saddle: SaddleEquations,
     point: FixedPoint,
     *,
     at: float,

@@ -165,7 +165,7 @@ class ClusterEquations:
         if self._lattice is None or not fits or clusters.gap < 0.8 * self._gap:
             inside = problem.delta * math.sqrt(clusters.gap)
             self._lattice = make_lattice(
-                problem, overlaps, widest=inside / _INSIDE, whole=True, **self._grid
+                problem, overlaps, widest=inside / _INSIDE, everywhere=True, **self._grid
             )
             self._gap = clusters.gap
             if inside < _step(self._lattice.r):

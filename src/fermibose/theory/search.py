@@ -15,7 +15,7 @@ import numpy as np
 
 from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, iterate
 from fermibose.theory.problem import Array, Problem
-from fermibose.theory.replica import SaddlePoint, cold, distance, to_overlaps, to_vector
+from fermibose.theory.replica import SaddleEquations, cold, distance, to_overlaps, to_vector
 from fermibose.theory.solution import Candidate, Overlaps
 
 # Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
@@ -264,7 +264,7 @@ def _searched(
 
     manners, tol = (_PATIENT, ROUGH / 100) if start.patient else (_MANNERS, ROUGH)
     for threshold, damping, most in manners:
-        saddle, history = SaddlePoint(problem, coarseness=COARSE), Steps()
+        saddle, history = SaddleEquations(problem, coarseness=COARSE), Steps()
         point = iterate(
             step,
             to_vector(start.overlaps),
@@ -305,7 +305,7 @@ def _unsure(candidate: Candidate) -> bool:
     return min(abs(margin) for margin in margins) < _UNSURE
 
 
-def _candidate(saddle: SaddlePoint, overlaps: Overlaps) -> Candidate:
+def _candidate(saddle: SaddleEquations, overlaps: Overlaps) -> Candidate:
     """The candidate of a state, of two mirror images the one of M > 0; M = 0 is exact.
 
     A small M is the iteration's, on its way into or out of M = 0, unless M = 0 is unstable here and
@@ -321,7 +321,7 @@ def _candidate(saddle: SaddlePoint, overlaps: Overlaps) -> Candidate:
 def _failure(problem: Problem, points: Sequence[FixedPoint]) -> ConvergenceError:
     """The error to raise when no start leads anywhere."""
     best = min(points, key=lambda p: p.residual)
-    if math.isfinite(best.residual) and SaddlePoint(problem, coarseness=COARSE).too_cold(
+    if math.isfinite(best.residual) and SaddleEquations(problem, coarseness=COARSE).too_cold(
         to_overlaps(best.x)
     ):
         return cold(problem, to_overlaps(best.x))

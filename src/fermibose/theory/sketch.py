@@ -11,7 +11,7 @@ from fermibose.checks import number
 from fermibose.compute import on_one_thread
 from fermibose.theory.fixed_point import ConvergenceError, iterate
 from fermibose.theory.problem import Array, Problem, check_problem
-from fermibose.theory.replica import SaddlePoint, to_overlaps, to_vector
+from fermibose.theory.replica import SaddleEquations, to_overlaps, to_vector
 from fermibose.theory.search import COARSE, ROUGH
 from fermibose.theory.solution import Overlaps, State
 from fermibose.theory.solve import check_sharpness
@@ -23,14 +23,14 @@ _HOPELESS = 1.0  # residual of a state that says nothing
 
 @dataclass(frozen=True)
 class Sketch(State):
-    """A state of the coarse grid: M good to 1e-4 where it has ``settled``."""
+    """A state of the coarse grid: M good to 1e-4 where it has ``converged``."""
 
     problem: Problem
     overlaps: Overlaps
     residual: float  # largest undamped change of M/√q, q/q, Q/q, χ/χ
 
     @property
-    def settled(self) -> bool:
+    def converged(self) -> bool:
         """Whether the iteration came to rest in its time."""
         return self.residual <= ROUGH
 
@@ -46,7 +46,7 @@ def sketch(problem: Problem, start: Overlaps, *, seconds: float = 0.2) -> Sketch
     check_problem(problem)
     check_sharpness(problem)
     end = time.monotonic() + number("seconds", seconds, above=0)
-    saddle, residuals = SaddlePoint(problem, coarseness=COARSE), [math.inf]
+    saddle, residuals = SaddleEquations(problem, coarseness=COARSE), [math.inf]
     best = to_vector(start)
 
     def step(x: Array) -> tuple[Array, float]:

@@ -2,7 +2,8 @@
 
 Three grids, each a lattice that follows the state: a coarse one on which saddle points are searched
 for, a second one that the solution chosen there goes through, and the fine one on which it is
-measured. What the last step changes is the numerical error that a solution states.
+measured. What the last step changes is the numerical error that a solution states. The equations
+themselves are in ``replica``, their iteration is ``fixed_point``.
 """
 
 import math
@@ -20,7 +21,7 @@ from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Steps, it
 from fermibose.theory.precision import Sensitivity, View, measured
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.replica import (
-    SaddlePoint,
+    SaddleEquations,
     TemperatureError,
     cold,
     to_overlaps,
@@ -271,7 +272,7 @@ def _refine(
     overlaps, history = found.candidate.overlaps, found.history
     if overlaps.M == 0:  # exact, and stays so
         history = history.without(0)
-    second, history = SaddlePoint(problem, coarseness=_SECOND), history.elsewhere()
+    second, history = SaddleEquations(problem, coarseness=_SECOND), history.elsewhere()
     if second.too_cold(overlaps, margin=_SURE):
         raise cold(problem, overlaps)  # as it would be at the end, after hundreds of iterations
     if not second.at(overlaps)[0].resolves:
@@ -335,7 +336,7 @@ def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solutio
     ordered = start.candidate.ordered
     x = to_vector(start.overlaps if ordered else replace(start.overlaps, M=0.0))
     try:
-        second = SaddlePoint(problem, coarseness=_SECOND)
+        second = SaddleEquations(problem, coarseness=_SECOND)
         rough, history, sensitivity = _near(second, x, start)
         near = _finish(second, rough, history, sensitivity, tol=tol, guess=start)
     except ConvergenceError:
@@ -344,7 +345,7 @@ def _next_to(problem: Problem, start: Solution, *, tol: float | None) -> Solutio
 
 
 def _near(
-    second: SaddlePoint, x: Array, guess: Solution
+    second: SaddleEquations, x: Array, guess: Solution
 ) -> tuple[FixedPoint, Steps, Sensitivity | None]:
     """The solution on the second grid near a state; ConvergenceError if it is not near."""
     far = ConvergenceError(f"no solution of {second.problem} near by", to_overlaps(x))
@@ -365,7 +366,7 @@ def _near(
     return rough, history, None
 
 
-def _newton(second: SaddlePoint, x: Array) -> tuple[FixedPoint, Steps, Sensitivity] | None:
+def _newton(second: SaddleEquations, x: Array) -> tuple[FixedPoint, Steps, Sensitivity] | None:
     """One step of Newton's method, where that does.
 
     It leaves an error of second order, far below what the grids differ by, unless M or Q − M² is
@@ -382,7 +383,7 @@ def _newton(second: SaddlePoint, x: Array) -> tuple[FixedPoint, Steps, Sensitivi
     return FixedPoint(x + move, residual**2, 2, True), near.steps(), near
 
 
-def _probe(saddle: SaddlePoint, x: Array) -> Steps:
+def _probe(saddle: SaddleEquations, x: Array) -> Steps:
     """The Jacobian of the equations at a state, by differences; M stays 0 where there is no order.
 
     The move of χ comes last: for the others the channel need not be evaluated again.
@@ -394,7 +395,7 @@ def _probe(saddle: SaddlePoint, x: Array) -> Steps:
 
 
 def _finish(
-    second: SaddlePoint,
+    second: SaddleEquations,
     rough: FixedPoint,
     history: Steps,
     sensitivity: Sensitivity | None,
@@ -408,7 +409,7 @@ def _finish(
     """
     problem = second.problem
     tol = (1e-8 if problem.zero_temperature else 1e-10) if tol is None else tol
-    saddle, history = SaddlePoint(problem, before=second), history.elsewhere()
+    saddle, history = SaddleEquations(problem, before=second), history.elsewhere()
     shift = 0.0 if guess is None else to_vector(guess.overlaps) - to_vector(guess.second)
     most = 100 if guess is None else _NEAR
     unit = saddle.unit
@@ -421,7 +422,7 @@ def _finish(
         )
         point = replace(again, iterations=point.iterations + again.iterations)
     # At zero temperature errors fall like powers of the steps, and one grid may hit by chance.
-    more = [SaddlePoint(problem, coarseness=COARSE)] if problem.zero_temperature else []
+    more = [SaddleEquations(problem, coarseness=COARSE)] if problem.zero_temperature else []
     solution = measured(saddle, point, [second, *more], sensitivity)
     if not point.converged:
         raise ConvergenceError(

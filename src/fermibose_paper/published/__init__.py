@@ -33,7 +33,7 @@ def trajectories() -> Table:
     return _columns("fig3_trajectories.csv")
 
 
-def sweep() -> Table:
+def against_d_f() -> Table:
     """Fig. 4, columns over d_F."""
     return _columns("fig4_sweep.csv")
 
