@@ -2,8 +2,10 @@
 within its errors, when one of them is doubled or halved. And it is none if it does not use them."""
 
 import importlib
+import inspect
 import math
 import pkgutil
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -114,7 +116,7 @@ RESTING = {"steady": ("_LOGITS", "_SAME", "_STEP", "_VANISHING")}
 ESCAPE = {"escape": ("_FORGOTTEN", "_RESTING", "_PATIENCE")}
 LEARNING = {"learning": ("_FIRST", "_APART", "_ALIKE")}
 # The other way a ratio would cross 1, a damping exceed it, or a grid be too coarse, as it must.
-# Their comments say which way.
+# Their comments say which way, "only halved" or "only doubled".
 ONE_WAY = {
     ("crowd", "_MANNERS"): 0.5,
     ("rsb", "_INSIDE"): 2.0,
@@ -318,6 +320,20 @@ def scaled(value, factor):
     if isinstance(value, tuple):
         return tuple(scaled(v, factor) for v in value)
     return max(1, round(value * factor)) if isinstance(value, int) else value * factor
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_source_says_which_constants_are_tried(module):
+    """Those between the header and an empty line, and no others."""
+    header = "# May be halved or doubled, and no result moves: tests/theory/test_constants.py.\n"
+    parts = inspect.getsource(MODULES[module]).split(header)[1:]
+    said = "\n".join(part.split("\n\n")[0] for part in parts)
+    found = re.findall(r"^(_?[A-Z][A-Z_]+(?:, _?[A-Z_]+)*)(?::.*)? = ", said, re.MULTILINE)
+    names = {name for line in found for name in line.split(", ")}
+    assert names == {name for _, room, name in CONSTANTS if room == module}
+    ways = [factor for (room, _), factor in ONE_WAY.items() if room == module]
+    for factor, words in ((0.5, "only halved"), (2.0, "only doubled")):
+        assert said.count(words) == ways.count(factor)
 
 
 @pytest.mark.parametrize(("experiment", "module", "name"), CONSTANTS)
