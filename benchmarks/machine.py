@@ -2,6 +2,7 @@
 
     python benchmarks/machine.py           print the ratios
     python benchmarks/machine.py check     also exit with status 1 if one misses its bound
+    python benchmarks/machine.py choices   instead, what other constants than the chosen ones cost
 
 At 784-1000, batch 50 (the paper's size):
 
@@ -23,7 +24,9 @@ import resource
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
+from unittest.mock import patch
 
 import torch
 
@@ -36,6 +39,8 @@ from fermibose.machine import (
     Recipe,
     compute_settings,
     cores,
+    local_rule,
+    queries,
     train,
 )
 from fermibose.machine.baselines import Backpropagation
@@ -349,7 +354,78 @@ def breakdown():
     )
 
 
+def split():
+    """A step that leaves out dead inputs, over one that does not."""
+    steps = {"split": local_step(50)}
+    with patch.object(local_rule, "WORTHWHILE", 2.0):
+        steps["whole"] = local_step(50)
+    times = best_times(steps, dict.fromkeys(steps, 40))
+    print(f"  {times['split'] / times['whole']:.2f}")
+
+
+def blocks(batch=4096):
+    """A step of a large batch by BLOCK, over that with the one chosen."""
+    step = local_step(batch, *images(batch))
+    compare_constants(step, "BLOCK", (queries, local_rule), (1 << 16, 1 << 22, 1 << 24))
+
+
+def chunks(batch=400):
+    """A step of a local convolution by CHUNK, over that with the one chosen."""
+    for shape, filters, size in CONVOLUTIONS:
+        generator = torch.Generator().manual_seed(0)
+        x = torch.rand(batch, *shape, generator=generator)
+        y = torch.randint(10, (batch,), generator=generator)
+        layer, energy = LocalConv(shape, filters, size=size), FreeEnergy()
+        layer.initialise(generator)
+
+        def step(layer=layer, x=x, y=y, energy=energy):
+            layer.learn_from(x, y, energy)
+
+        compare_constants(step, "CHUNK", (local_rule,), (16, 32, 128, batch))
+
+
+def compare_constants(step, name, modules, others):
+    """Processor time of a step with other values of a constant, over that with its own."""
+    own = getattr(modules[0], name)
+    best = dict.fromkeys((own, *others), float("inf"))
+    for _ in range(5):
+        for value in best:
+            with ExitStack() as stack:
+                for module in modules:
+                    stack.enter_context(patch.object(module, name, value))
+                best[value] = min(best[value], _timed(step, 1))
+    print(*(f"  {name} {value}: {best[value] / best[own]:.2f}" for value in best))
+
+
+def meeting():
+    """Two threads that have nothing to do, by the clock: what a piece must be worth."""
+    with cores.several(2):
+        seconds = []
+        for _ in range(2000):
+            start = time.perf_counter()
+            cores.spread(lambda _: None, (0, 1))
+            seconds.append(time.perf_counter() - start)
+    a, b = torch.rand(256, 256), torch.rand(256, 128)  # PRODUCTS
+    product = min(_timed(lambda: a @ b, 10) for _ in range(50))
+    c = torch.rand(cores.NUMBERS)
+    numbers = min(_timed(c.tanh, 10) for _ in range(50))
+    print(
+        f"  {1e6 * sorted(seconds)[1000]:.0f} µs; PRODUCTS take {1e6 * product:.0f} µs, "
+        f"the tanh of NUMBERS {1e6 * numbers:.0f} µs"
+    )
+
+
+def choices():
+    """All of them."""
+    with compute_settings(1):
+        for choice in (split, blocks, chunks, meeting):
+            print(choice.__doc__)
+            choice()
+
+
 if __name__ == "__main__":
+    if "choices" in sys.argv[1:]:
+        sys.exit(choices())
     failures = compare() + scaling() + memory() + convolution() + on_cores()
     breakdown()
     if failures:

@@ -26,6 +26,7 @@ from fermibose.theory import QUANTITIES, Problem, dynamics, phase_diagram, solve
 from fermibose.theory.channel import forget_tables
 from fermibose.theory.fixed_point import iterate
 from fermibose.theory.replica import SaddleEquations, to_overlaps, to_vector
+from fermibose.theory.search import COARSE
 
 CURVES = (
     ("alpha", 0.5, 4.0),
@@ -40,7 +41,6 @@ DIAGRAMS = (
     ("d_f", 0.1, 2.0, "rho", 0.0, 0.95, 360.0),
     ("beta", 5.0, 100.0, "delta", 0.1, 1.5, 480.0),
 )  # and how many solves 400 points may cost
-QUICK = 2.2  # coarseness of a grid good to 1e-4
 
 
 def best(work, repeats):
@@ -137,7 +137,7 @@ def measure():
     rng = np.random.default_rng(0)
     sampling = best(lambda: monte_carlo(problem, exact.overlaps, rng), 5)
 
-    quick = SaddleEquations(problem, coarseness=QUICK)
+    quick = SaddleEquations(problem, coarseness=COARSE)
     point = iterate(quick, to_vector(exact.overlaps), tol=1e-9, max_iterations=30)
     error = abs(to_overlaps(point.x).M - 1.0183203)
     step = [point.x + np.array([0, 0, s]) for s in (0.0, 1e-6)]

@@ -9,8 +9,8 @@ from fermibose.attacks.victim import Victim, misclassified, seeded
 from fermibose.compute import fraction
 from fermibose.threat import ThreatModel, ball_around
 
+# Not tuned. benchmarks/audit.py tells which masks these find.
 HIDDEN, ROUNDS = 200, 400  # units of the pupil, and its steps of Adam
-# benchmarks/audit.py tells which masks these find.
 SURVIVORS = 60  # images that finite differences are tried on
 SPANS = (0.5, 0.1)  # in units of ε, over which answers are compared
 STEPS, PAIRS = 25, 50  # of a climb by finite differences, and comparisons for each step

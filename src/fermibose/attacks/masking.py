@@ -26,12 +26,11 @@ from fermibose.compute import fraction
 from fermibose.machine import FermiBoseNet, LocalDense
 from fermibose.threat import ThreatModel, ball_around
 
-# How far the checks look. Not tuned; whether the verdicts are right with these, and a tolerance of
-# 0.02, benchmarks/audit.py tells.
-# What PGD is tried with, and which differences matter: benchmarks/audit.py judges it.
+# What PGD is tried with, and which differences matter. Not tuned; whether the verdicts are right
+# with these, and a tolerance of 0.02, benchmarks/audit.py tells.
 EPSILON_RATIOS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 STEPS = (10, 20, 80, 160)  # beside the usual 40
-RESTARTS = 5
+RESTARTS = 5  # beside those of the white box
 ROUNDED = 0.05  # of the typical margin: a difference of logits in two precisions that matters
 SATURATED = 1e-3  # slope of a unit below which it is reported so; the largest slope is ½ or 1
 

@@ -32,15 +32,17 @@ from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
 from fermibose.theory import Array
 
-_BLOCK = 20_000  # messages integrated at a time
+_BLOCK = 20_000  # messages integrated at a time: a bound of memory, 12 MB with ``_PER_INTEGRAL``
 _MEMORY = (
     6  # sweeps that acceleration remembers; 4 to 10 do alike: ``memories`` of benchmarks/cavity.py
 )
 # Bytes: the inputs, A, B, m, v before and after, their step; of each sweep remembered a move and an
 # effect, each thrice while the next step is looked for
 _PER_MESSAGE = 8 * (2 + 2 + 2 * 3 + 2 * 6 * _MEMORY)
-_PER_INTEGRAL = 600  # bytes at work for each message of a block
-_LATTICE = 8e6  # bytes of the table of energies and of a chunk of nodes
+# Bytes at work for each message of a block, and of the table of energies and a chunk of nodes: what
+# is used must be between 0.3 of the sum and all of it (tests/cavity/test_messages.py).
+_PER_INTEGRAL = 600
+_LATTICE = 8e6
 
 
 Indices = NDArray[np.intp]

@@ -26,10 +26,14 @@ from fermibose.theory import Array, Problem
 _DEPTH = 21.0  # nodes below e^{−this} of the largest do not count
 _CHUNK = 60_000  # nodes handled at a time: they stay in the cache
 _ROWS = 32  # of the table of H made at a time, for the same reason
-_STRIDES = np.array([4, 2])  # nodes of r and t skipped when the window is looked for
-_FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges
+# Nodes of r and t from one to the next that is looked at for the window; one of them is added on
+# either side, so that none is missed.
+_STRIDES = np.array([4, 2])
+_FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges: far from any solution
 _TURN = np.array([[1.0, -1.0], [1.0, 1.0]]) / math.sqrt(2)  # (z₁, z₂) → (r, t); inverse: ᵀ
-_HARDEST = 1e-3  # softness of the hinge below which steps stop shrinking (and errors grow)
+# Softness of the hinge below which steps stop shrinking (and errors grow), or tables would be too
+# large.
+_HARDEST = 1e-3
 _MOST = 4_000_000  # nodes of a table: beyond, every sweep takes a second or more
 _REACH, _STEP = 4.0, 0.06  # of the lattices of the default problem, by which others are judged
 

@@ -34,10 +34,10 @@ from fermibose.cavity.instance import Instance, Samples
 from fermibose.cavity.messages import Marginals, variances
 from fermibose.theory import Array, Problem
 
-_DEPTH = 30.0  # a Gaussian below e^{−this}, whatever it gains in energy, does not count
-_FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges
-_WIDEST = 30.0  # reach of the nodes where φ never saturates
-_FLAT = 1e-10  # a change of φ, in units of its range, that no longer counts
+_DEPTH = 30.0  # a Gaussian below e^{−this} = 1e-13, whatever it gains in energy, does not count
+_FARTHEST = 1e3  # fields beyond this are those of an iteration that diverges: far from any solution
+_WIDEST = 30.0  # reach of the nodes where φ never saturates; fields beyond it are refused
+_FLAT = 1e-10  # a change of φ, in units of its range, that no longer counts: far below all errors
 _MOST = 4000  # nodes: their table of fermion energies takes 128 MB
 # Step over width of a density: the sum of a Gaussian is then off by 2e^{−2π²/1.2²} = 2e-6.
 _COARSEST = 1.2

@@ -25,12 +25,16 @@ from fermibose.cavity.instance import Pairs, Samples
 from fermibose.energy import PairEnergy
 from fermibose.theory import Array, Problem
 
-_ACCURACY = 1e-5  # largest error of the fermion force, in units of the largest force
+# Largest error of the fermion force, in units of the largest force. It is none of a walk or a
+# descent, whose energy and forces are of one series; only that series is so far from the energy.
+_ACCURACY = 1e-5
 _PERIOD = 1.05  # P/span: closer to 1 fits cusps at ±span badly, above it wastes modes
-_FEWEST, _MOST, _GROWTH = 48, 700, 1.3  # numbers of modes that are tried
+# Numbers of modes that are tried: each 1.3 times the last, so that few are wasted, as long as all
+# fits together take about two seconds.
+_FEWEST, _MOST, _GROWTH = 48, 700, 1.3
 _SPAN = {"tanh": 2.0, "half_tanh": 1.0}  # largest |D| of the activations that have one
-# n₊n₋ over n·modes from which on a series is fitted: gradients then take half the time of those
-# pair by pair; at 0.3 they take the same (``worth`` of benchmarks/cavity.py).
+# n₊n₋ over n·modes from which on a series is fitted: gradients then take less time than those
+# pair by pair, at half as many more (``worth`` of benchmarks/cavity.py).
 _WORTH = 0.5
 
 

@@ -23,7 +23,9 @@ from fermibose.compute import on_one_thread
 from fermibose.errors import InputError
 from fermibose.theory import Array, Predictions, Problem, activation_derivatives
 
-_SAME = 1e-2  # distance of minima that are the same, in units of their length
+# Distance of minima that are the same, in units of their length: far more than a descent leaves,
+# far less than there is between independent ones, √2.
+_SAME = 1e-2
 
 
 class Landscape:

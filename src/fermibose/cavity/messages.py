@@ -41,8 +41,11 @@ from fermibose.theory import (
 # TURN of 25, 50 and 100, of half of them 10, 11 and 10 with 50, 100 and 200, in 1737, 1920 and 2526
 # sweeps: flat between 50 and 100.
 TURN = 50  # sweeps that are damped, then accelerated, before damped ones have their turn again
-CLOSE = 1e-2  # an undamped change below which acceleration goes on until it converges
-LOOSEST = 2.0  # a variance may exceed that of the prior by this factor (A_i can be negative)
+# An undamped change below which acceleration goes on until it converges; ``turns`` has others.
+CLOSE = 1e-2
+# A variance may exceed that of the prior by this factor: A_i can be negative on the way, and
+# without a bound the variance could be too.
+LOOSEST = 2.0
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,12 @@ _LEAPS = 12  # leapfrog steps of a trajectory, on average: ``leaps`` of benchmar
 _TARGET = 0.8  # acceptance that steps are tuned to; 0.65 to 0.8 is best (Betancourt et al. 2014)
 _AGREE = 1.1  # largest R̂ of chains that sampled the same (Gelman and Rubin's)
 _ENOUGH = 50  # least effective size of a walk that R̂ can judge (Vehtari et al. 2021)
-_LOOKS = 5  # parts of the warm-up; after each but the last the ladder may be laid anew
+# Parts of the warm-up. After each but the last the ladder may be laid anew; in the last, steps are
+# tuned on it.
+_LOOKS = 5
 _LOOK = 20  # trajectories that such a part must have: ten exchanges of every pair
 _RARE = 0.2  # exchange that is too rare; ``ladder`` aims at erfc(0.8) = 0.26, ``_STRIDE`` at 0.32
-_STRIDE = 1.4  # ℓ between neighbours of a ladder laid anew
+_STRIDE = 1.4  # ℓ between neighbours of a ladder laid anew: one exchange in three, erfc(ℓ/2)
 _NEVER = 1e-12  # exchange, at ℓ = 10, below which how far apart neighbours are cannot be told
 
 Indices = NDArray[np.intp]

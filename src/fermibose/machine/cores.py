@@ -20,11 +20,11 @@ from torch import Tensor
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-# Multiplications, and numbers of an array, that are a piece: less is done before a second thread
-# has begun (a meeting of two costs 50 µs; on_cores() in benchmarks/machine.py).
+# Multiplications, and numbers of an array, that are a piece: they take several times as long as two
+# threads need to meet (meeting() in benchmarks/machine.py).
 PRODUCTS, NUMBERS = 1 << 23, 1 << 18
 EDGE = 16  # numbers of a cache line: cuts leave vector instructions where they were
-NARROW = 128  # rows or columns of a result that are cut no further
+NARROW = 128  # rows or columns of a result that are cut no further: thin products are slow ones
 LONG = 256  # rows of a result from which they are cut, not its columns: rows lie apart in memory
 
 

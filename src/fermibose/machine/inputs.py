@@ -29,12 +29,14 @@ Sides: TypeAlias = tuple[int, int] | Shape  # the same, without channels if ther
 Examples: TypeAlias = tuple[Tensor, Tensor]  # inputs or representations (n, features), labels (n,)
 
 ROUNDING = 1e-5  # by which a rescaling to [0, 1] may miss it
-SPARE = 1000, 10  # outputs that are never too many, and outputs for each label that occurs
+# Outputs that are never too many, for they cost little, and outputs for each label that occurs: a
+# few numbers may be missing, most of them are not.
+SPARE = 1000, 10
 # Bytes, as float32, up to which inputs and representations are held: what a training may take
 # beside the data is 300 MB, of which torch has 220 (tests/machine/test_memory.py).
 HELD = 1 << 26
 ROWS = 256  # that are computed at once: enough for a GEMM to be fast, little to hold
-TOUCHED = 1 << 23  # bytes of a mapped file in memory after which its pages are given back
+TOUCHED = 1 << 23  # bytes of a mapped file after which its pages are given back: little beside HELD
 AROUND = 1 << 16  # bytes that the system maps around one that is read
 
 

@@ -38,11 +38,13 @@ STRIP = 1 << 24
 # Variance |h − ⟨h⟩|² per |h|² below which what samples have in common is taken off first: in the
 # Gram matrix it would cost more than three digits (the test of near-duplicates fails without it).
 COMMON = 1e-3
-# Samples that pass a layer at once, where it learns by its chain rule: what they leave behind for
-# the way back stays in the cache (convolution() in benchmarks/machine.py).
+# Samples that pass a layer at once, where it learns by its chain rule: a bound of what they leave
+# behind for the way back. 32 and 128 take about the same time; all of 400 at once take the first
+# layer of preset "robust" a quarter longer or more, not the second (chunks() in
+# benchmarks/machine.py).
 CHUNK = 64
-# Fraction of dead inputs from which the split pays for its copying; at the 22 % of the paper's
-# digits it makes a local step 8 % cheaper (compare() in benchmarks/machine.py).
+# Fraction of dead inputs from which they are split off; at the 22 % of the paper's digits a local
+# step is then about a tenth cheaper (split() in benchmarks/machine.py), with few it would not be.
 WORTHWHILE = 0.1
 
 

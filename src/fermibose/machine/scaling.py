@@ -27,7 +27,9 @@ PIXELS, BACKGROUND = 64, 0.2
 # at 0.29, 3 at 0.24, 12 at 0.15 (one seed). MNIST's have 0.33.
 BRIGHTNESS = 0.25
 PART = 1 << 21  # entries whose mean and spread are taken at once, 16 MB
-NEARLY_ONE = 0.9  # from this maximum on pictures in [0, 1] are used to the bit as they are
+# From this maximum on pictures in [0, 1] are used to the bit as they are: a part of a set whose
+# brightest pixel is missing is scaled like the whole.
+NEARLY_ONE = 0.9
 SMALLEST = 1e-280  # entries below are 0: no gain overflows
 CONSTANT = 64 * np.finfo(np.float64).eps  # span of a constant feature, per entry: only rounding
 

@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 History = dict[str, dict[str, npt.NDArray[np.float64]]]
-# Fraction of d_F below which fermion pairs have collapsed. With boson weight 100, 200 of
-# scikit-learn's digits end at 0.3 d_F and are classified, 500 at 0.03 d_F and are not (20 %; one
-# seed each); small inputs and circles with the settings of pictures end below 10⁻⁶ d_F.
+# Fraction of d_F below which fermion pairs have collapsed: those of tests/machine/test_collapse.py
+# that must warn end below half of it, those that learn do not warn. Between them: with boson weight
+# 100 and the settings there, 200 of scikit-learn's digits end at 0.3 d_F, 500 at 0.08 d_F.
 COLLAPSED = 0.1
-TOLD = 1024  # samples that a model classifies at once
+TOLD = 1024  # samples that a model classifies at once: fast, and little to hold
 
 
 class CollapseWarning(UserWarning):

@@ -32,7 +32,7 @@ from fermibose.theory.rsb import (
 from fermibose.theory.solution import Predictions, Solution
 from fermibose.theory.solve import disordered, solve
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _SECOND = 1.5  # coarseness of the grid that estimates the error
 
 

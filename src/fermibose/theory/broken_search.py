@@ -25,24 +25,28 @@ from fermibose.theory.rsb import (
 )
 from fermibose.theory.solution import Solution
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _TOP = 100.0  # y at which a search begins
-_HIGHEST, _ALMOST = 0.95, 0.999  # x at which it begins at most, and beyond which it does not go
-_COLDEST = 1e5  # y beyond which it does not go at zero temperature
-_RATIO = 0.75  # of neighbouring y on the way down
-_LOWEST = 1e-3  # part of the first y where the way down ends
-_STRIDES = tuple(1.01 ** (2**k) for k in range(8))  # ratios of y to a start's, around it
+_HIGHEST = 0.95  # x at which it begins at most; only halved
+_RATIO = 0.75  # of neighbouring y on the way down; only halved
 _PRECISION = 1e-6  # relative, of y
-ROUGH = 1e-6  # residual with which a state on another grid is left
-_SEARCH = 2.0  # and of the one to search on at zero temperature, where iterations are slow
+
+# Chosen by reason.
+_ALMOST = 0.999  # x beyond which it does not go: at 1 nothing is broken
+_COLDEST = 1e5  # y beyond which it does not go at zero temperature, a thousand times the first
+_LOWEST = 1e-3  # part of the first y where the way down ends, after 24 ratios
+_STRIDES = tuple(1.01 ** (2**k) for k in range(8))  # ratios of y to a start's, around it
+ROUGH = 1e-6  # residual with which a state is left on a grid that only searches or estimates errors
+_SEARCH = 2.0  # coarseness of the grid to search on at zero temperature: iterations are slow there
 
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
+# The fastest way comes first, and more patient ones where it fails.
 _Manner = tuple[float, float, int]
 _MANNERS: tuple[_Manner, ...] = ((math.inf, 1.0, 60), (1e-2, 0.5, 150), (1e-3, 0.5, 400))
 _PATIENT = _MANNERS[2:]  # plain steps for long: acceleration would find an unstable state again
-_KICKS = (0.3, 1.0)  # mean weights to try beside M = 0, in units of √q₀ + 0.3
-_NOTHING = 1e-5  # a mean weight that is on its way to 0
-_UNDECIDED = 1e-3  # label stiffness below 0 beside a transition
+_KICKS = (0.3, 1.0)  # mean weights to try beside M = 0, in units of √q₀ + 0.3: less, and as much
+_NOTHING = 1e-5  # a mean weight that is on its way to 0: ten times what ``ROUGH`` leaves
+_UNDECIDED = 1e-3  # label stiffness below 0 beside a transition, as in solve.py
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,15 @@ SQRT2 = math.sqrt(2.0)
 _GREGORY = np.array([95 / 288, 317 / 240, 23 / 30, 793 / 720, 157 / 160])  # weights at an end
 
 _ROWS = 32  # of a table evaluated at a time: small arrays stay in the cache
-_BLOCK = 64  # sizes of kept tables are multiples of this
-_LARGEST = 512  # nodes along an axis beyond which a table is too large to be kept
-_KEPT = 12  # tables, one for each distance of nodes
+_BLOCK = 64  # sizes of kept tables are multiples of this: a state may grow and find its own again
+_LARGEST = 512  # nodes along an axis beyond which a table, 8 MB there, is too large to be kept
+_KEPT = 12  # tables, one for each distance of nodes: a bound of their memory
 
 _LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
-# The next two may be halved or doubled: a solution stays (tests/theory/test_constants.py).
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _BLUR = 0.4  # part of the variance s² that a table is averaged with beforehand
 THIN = 0.35  # step of what remains, in units of s
+
 _TINY = 1e-290  # Z below this has left the range of floating point
 _LEAST = -690.0  # exponents below this count as −∞: products of denormal numbers are slow
 

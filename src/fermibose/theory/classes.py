@@ -33,9 +33,9 @@ from fermibose.errors import InputError
 from fermibose.theory.dynamics import times
 from fermibose.theory.problem import Array, Problem, activation_derivatives, check_problem
 
-_NODES = np.linspace(-8.5, 8.5, 681)  # of averages over one unit
+_NODES = np.linspace(-8.5, 8.5, 681)  # of averages over one unit, 40 to a width: enough for φ too
 _GAUSS = np.exp(-(_NODES**2) / 2) * (_NODES[1] - _NODES[0]) / math.sqrt(2 * math.pi)
-_CODES = 2**12  # points a class by which codes are told apart
+_CODES = 2**12  # points a class by which codes are told apart: test_classes.py asks for 3e-3
 
 
 @dataclass(frozen=True, eq=False)

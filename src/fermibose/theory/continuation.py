@@ -20,6 +20,7 @@ from fermibose.theory.search import STRIDE, apart
 from fermibose.theory.solution import Candidate, Solution
 from fermibose.theory.solve import jumped, search_again
 
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _KNOWN = 5  # points that predict the next
 _LEAP = 0.7  # of the weights, or of ln χ: a prediction further from the last point is none
 _ALIKE = 0.5  # how far apart solutions are that need not be different states

@@ -34,21 +34,23 @@ from fermibose.theory.hull import Gap, contact, find_gaps
 from fermibose.theory.panels import Panels, lay
 from fermibose.theory.problem import Array, Problem, check_problem
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _REACH = 8.5  # widths of the field beyond which it has no weight
 _RESOLVED, _COARSE = 2.5, 5.0  # widths of the field across a new panel, and across one to renew
-_SHORTER = 0.7  # new panels where those of a solution have lost weight
 _LAYINGS = 60  # of panels, at most; two are usual, a cold start of stiff samples needs more
-_MOST = 250  # panels: where so many do not do, more will not
 _FOLLOWS = 1e3  # change of h″ that counts as much as 1 of h and h′
 _DEPTH = 6  # steps that the acceleration remembers
-# Change at which acceleration begins, part of plain steps that is taken, steps at most
+# Change at which acceleration begins, part of plain steps that is taken, steps at most; only halved
 _MANNERS = ((3e-3, 1.0, 200), (1e-5, 0.5, 600))
 _LOST = 1e-7  # weight of a group that the nodes of a solution may miss; 1e-12 is usual
 _SPILT = 1e-3  # and those of a state on the way to it
 _MARGIN = 1.25  # of new panels, so that they serve a state nearby
 _POINTS = 40  # of a field, in a cold start
 _NUDGE = 0.5  # widths by which a cold start moves labels apart
+
+# Chosen by reason.
+_SHORTER = 0.7  # new panels where those of a solution have lost weight: again, until none has
+_MOST = 250  # panels: a bound of time and memory, for there are matrices of all 4000 nodes
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SYMBOLS = {name: f"${sign}$" if "_" in sign else sign for name, sign in problem.SYMBOLS.items()}
 
 _PIECE = 30  # points continued one from another; fixed, so that results do not depend on workers
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _LOOK = 5  # points after which all states are searched for again
 
 

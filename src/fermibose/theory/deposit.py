@@ -18,15 +18,17 @@ import numpy as np
 from fermibose.theory.channel import SQRT2, Axis, Table
 from fermibose.theory.problem import Array, Problem
 
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _WIDTH = 10.0  # nodes to a width s at least: eight of them interpolate the Gaussian to 1e-9
 _DEPTH = 1.3  # nodes to the length over which its tail falls by e, where that can count
-_STENCIL = np.arange(-3.0, 5.0)  # nodes around a point that it is deposited on
 _RISE = 0.025  # of φ from one panel of points to the next, at most
 _TAILS = 0.1  # the same if φ rose as the fourth root of its slope
 _LENGTHS = 1.7  # panels to a width s, at least
-_PANEL = np.polynomial.legendre.leggauss(4)
 _POINTS = 1200  # along an axis, at most
-_SCAN = 400_000  # places where the slope of φ is looked at, at most
+
+_STENCIL = np.arange(-3.0, 5.0)  # nodes around a point that it is deposited on
+_PANEL = np.polynomial.legendre.leggauss(4)
+_SCAN = 400_000  # places where the slope of φ is looked at, at most: arrays of 3 MB
 
 
 def deposit_step(problem: Problem, reach: float, s: float) -> float:

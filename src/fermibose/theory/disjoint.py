@@ -24,23 +24,27 @@ from fermibose.theory.moreau import MoreauChannel
 from fermibose.theory.problem import Array, Function, Problem
 from fermibose.theory.solution import Overlaps
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _TAIL = (5.5, 5.0)  # widths of the field ω that a fine and a coarse grid cover
 # Thermal widths s that the table of H extends beyond a wide field, and widths of both Gaussians
 # together that it covers at least, on a fine and on a coarse grid.
 _REACH, _TOGETHER = (4.5, 4.0), (6.0, 5.5)
 _MORE = 1.0  # widths of the field beyond that where it has no mean: what ends there is 1e-10 of it
-_BLIND = 2.0  # distance of nodes, in units of 1/max φ′, at which a sum over them misses 1e-3 of φ
+_BLIND = 2.0  # distance of nodes, in units of 1/max φ′, at which a sum over them misses what φ does
 _ROUGH = 2.0  # coarseness from which on a table too small for φ will do
 _FURTHER = (1.5, 1.0)  # thermal widths more where the table is deposited, and small
 _PLAIN = 0.04  # step of a field that is not graded
 _NARROW = 0.4  # width of a field that meets no competing minima but those on the axes
 _GRADING = 1.5  # nodes over which steps grow, by the root of how much they grow
-_MIDDLE = 12  # nodes beside 0 that the end corrections there need, thinned too
 _LADDER = 1.1  # ratio of the steps of tables that follow s
-LEAST_BLURRED = 0.7  # part of c down to which an average taken beforehand leaves Z to 2e-12
+# Part of c down to which an average taken beforehand leaves the channel as it is, to 1e-8
+# (test_a_table_averaged_beforehand_is_the_same_channel).
+LEAST_BLURRED = 0.7
 _PAYS = 1.5  # times as many nodes of a table that pay for an average taken beforehand
-_FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table
+
+# Chosen by reason.
+_MIDDLE = 12  # nodes beside 0 that the end corrections there need, thinned too
+_FIELDS, _TABLE = 700, 1100  # most nodes along an axis of ω and of the table: 1100² are 10 MB
 
 
 @dataclass(frozen=True)

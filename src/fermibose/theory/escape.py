@@ -26,11 +26,13 @@ from fermibose.theory.flow import Flow, check_batch
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.steady import growth, steady_states
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _FORGOTTEN = 16.0  # ∫Λ after which noise no longer counts: e^{−32}
 _RESTING = 1e-7  # change of q, relative and in units of 1/η, that is none
 _PATIENCE = 1e7  # ηt beyond which nothing is waited for
-_NODES = np.log(np.geomspace(1e-4, 6.0, 18))  # of ln |g|; times are smooth between them
+
+# Of ln |g|: one g in 10⁴ is smaller, two in 10⁹ are larger, and times are smooth between them.
+_NODES = np.log(np.geomspace(1e-4, 6.0, 18))
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ from fermibose.theory.fixed_point import ConvergenceError, FixedPoint, Step, Ste
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Overlaps
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _TAIL = (6.0, 5.4)  # widths of the field that a fine and a coarse grid cover
 _REACH = (6.0, 5.4)  # thermal widths that z reaches further than the field and its displacement
 _CORE = 2.5  # where φ changes, in units of 1/max φ′
@@ -48,20 +48,22 @@ _COMPETING = 2.5  # −cF'' beyond which minima compete
 _FELT = 2e-3  # the same times e^{−v²/2}, beyond which it matters
 _NOISE = 0.4  # distance of nodes of the field in units of its width, at most
 _ROOM = 1.15  # what a state's extent is multiplied by, so that it may grow
-_FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z
 _COARSE = 2.0  # coarseness of grids that only search
 _SETTLED = 1e-12  # change of the potentials in units of 1/β, at which they are consistent
 _ROUGHLY = 1e-8  # the same on a grid that only estimates errors
 _SEARCHED = 1e-5  # the same on a grid that only searches
-_TRIES = 300
 _CLOSE = 1.0  # change, in the same units, from which on steps are accelerated
 _DAMPING = 0.5  # undamped, potentials of cold samples overshoot
 _DENSE = 300  # unknowns of potentials up to which Newton's matrix pays
 _MEMORY = 6  # iterations that acceleration remembers
+_MOVE = 1e-4  # of M in units of √q, for the slope of the force
+
+# Chosen by reason.
+_FIELDS, _POINTS = 900, 1400  # most nodes of the field and of z: a matrix of both takes 10 MB
+_TRIES = 300  # iterations of the potentials, at most
 _LIFT = 600.0  # added to the exponents −βh: most of the range of floating point is above 1
 _LEAST = -690.0  # exponents below this count as −∞
 _TINY = 1e-290  # Z below this has left the range of floating point
-_MOVE = 1e-4  # of M in units of √q, for the slope of the force
 _BOTTOMLESS = -1e6  # a slope as good as −∞
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fermibose.errors import FermiboseError
 from fermibose.theory.problem import Array
 
-# Both may be halved or doubled: a solution stays (tests/theory/test_constants.py).
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _PATIENCE = 20  # accelerated steps without a new best residual before giving up
 _ASTRAY = 3  # steps that may mend a long one: a plain one, and one for each of two fast unknowns
 

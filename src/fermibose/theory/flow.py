@@ -31,14 +31,18 @@ from fermibose.errors import InputError
 from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import ACTIVATIONS, Array, Problem, activation_derivatives
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
-_TAIL = 7.5  # widths of a Gaussian that averages cover
-_COARSE = 1e-8  # most that half of the nodes may change an average, relative to the force
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
+_TAIL = 7.5  # widths of a Gaussian that averages cover; only doubled
 _FIRST = 24  # nodes on half an axis to begin with
-_GROWTH = 1.4  # by which they grow where they are too few
+_GROWTH = 1.4  # by which they grow where they are too few; only doubled
+_RTOL, _ATOL = 1e-9, 1e-12  # of a step in time
+
+# Chosen by reason.
+# Most that half of the nodes may change an average, relative to the force. Over all of them it is
+# far better: trapezoidal sums converge exponentially.
+_COARSE = 1e-8
 _ENTRIES = 2**23  # most entries of a table: 64 MB
 _REACH = 1e6  # pre-activations beyond which q counts as infinite
-_RTOL, _ATOL = 1e-9, 1e-12  # of a step in time
 _LABELS = np.array([1.0, -1.0])  # classes y, in the order of every array over them
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fermibose.theory.panels import NODES, WEIGHTS, Panels
 from fermibose.theory.problem import Array
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _POLISHINGS = 30  # Newton steps to the ends of a gap; four are usual
 _LAST = 1e-13  # a step so short that the next would be below rounding
 _LEAST = 0.01  # of ψ″ at an end: 0 is where its minimum vanishes

@@ -33,12 +33,14 @@ from fermibose.theory.crowd import Crowd, Group, gather
 from fermibose.theory.fixed_point import ConvergenceError, iterate
 from fermibose.theory.problem import Array, Problem, check_problem
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
-_GROWTH = 1e-6  # of the stability eigenvalue with β, from which forces that jump count
-_ITERATIONS = 300
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _FIRST = 0.05  # E g′ of a cold start
 _APART = (1.0, 4.0)  # means of z in a cold start, in units of 1/max φ′: close, and saturated
 _ALIKE = 1e-5  # relative difference of energies up to which two states are one
+
+# Chosen by reason.
+_GROWTH = 1e-6  # of the stability eigenvalue with β, from which forces that jump count: replica.py
+_ITERATIONS = 300  # at most; a state that needs more is not returned
 _V = np.linspace(-9.0, 9.0, 1801)  # a standard normal variable; trapezoidal sums converge at once
 _P = np.exp(-(_V**2) / 2) / np.exp(-(_V**2) / 2).sum()
 

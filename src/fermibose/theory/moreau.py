@@ -16,7 +16,7 @@ import numpy as np
 from fermibose.theory.channel import SQRT2, Axis, Effective, Response, pair_table
 from fermibose.theory.problem import Array, Problem, activation_derivatives
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _POLISHINGS = 60  # Newton steps at most; all but a few nodes need three
 _LAST = 1e-8  # a step of Newton's method so short that the next would be below rounding
 _NEAR = 1.5  # steps of the table around its best node within which the minimum before is the same

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from fermibose.theory.problem import Array, Problem, activation_derivatives
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
-_ORDER = 16  # nodes of a panel
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _ACROSS = 2.5  # length of a panel along φ, in distances of the hinge's branch point from the axis
 _FINEST = 1 / 64  # and its least: a hinge sharper than that hardly differs from a hard one
 _LONG, _LONGER = 0.5, 0.3  # length along z at 0, in units of 1/max φ′, and its growth with |z|
 _SCAN = 2000  # points at which the density of panels is looked at
+
+_ORDER = 16  # nodes of a panel: what it holds is smooth, and shorter panels do the rest
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
 _SIGNED = np.sqrt((1 - NODES**2) * WEIGHTS) * (-1.0) ** np.arange(_ORDER)  # barycentric

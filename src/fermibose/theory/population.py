@@ -20,6 +20,7 @@ from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.solution import Predictions, generalization_loss
 
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _STARTS = ((1.0, 0.3), (0.3, 0.5), (0.02, 1.0), (2.0, 0.1))  # mM and Δ√(q − M²) in units of 1/φ′
 
 

@@ -32,8 +32,13 @@ from fermibose.theory.replica import (
 )
 from fermibose.theory.solution import Overlaps, Solution, accuracy
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _MOVE = 1e-4  # length of the differences that derivatives are taken by, in units of the state
+_PART = 0.01  # of a grid's error: what a residual may add to it
+_POLISHINGS = 4  # steps of Newton's method that see to that, at most
+_STALE = 0.02  # how much of it a sensitivity may change and still be used
+_NOTHING = 1e-7  # M or √(Q − M²), in units of √q, that iterates to less than this iterates to 0
+
 _ROUNDING = 1e-14  # relative error of the equations in floating point
 _LOGARITHM = 640.0  # size of ln Z as it is computed: its rounding is that of βF
 # Of the points of docs/theory.md, drawn at random, the closest needs 0.8; of 92 at T = 0, held to
@@ -41,10 +46,6 @@ _LOGARITHM = 640.0  # size of ln Z as it is computed: its rounding is that of β
 _SAFETY = 2.0
 _SCATTER = 0.3  # of what a grid's error of f changes with the state: as much it may have itself
 _RESPONSE = 4.0  # most that ln AT grows with ln χ: by 2 for χ², and ‖∇²F‖² may grow as fast
-_PART = 0.01  # of a grid's error: what a residual may add to it
-_POLISHINGS = 4  # steps of Newton's method that see to that, at most
-_STALE = 0.02  # how much of it a sensitivity may change and still be used
-_NOTHING = 1e-7  # M or √(Q − M²), in units of √q, that iterates to less than this iterates to 0
 
 
 def measured(

@@ -35,18 +35,18 @@ from fermibose.theory.frozen import Frozen
 from fermibose.theory.problem import Array, Problem
 from fermibose.theory.solution import Candidate, Conjugates, Overlaps, Solution, Stability
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _NARROWEST = 1e-4  # √Q in units of √(q − Q): narrower fields lose their forces to rounding
 _SMALLEST = 1e-4  # Δ√Q in units of 1/max φ′, at zero temperature: the same
 _VANISHING = 1e-6  # Δ²q in units of 1/max φ′², at zero temperature, below which there is no weight
-
-_LOST = 1e-5  # weight of the field that floating point may lose
 _PROBE = 1e-3  # relative length of the differences that estimate f''
 _NARROW = 0.1  # Q/q below which they leave the lattice of the state
-
-_GROWTH = 1e-6  # 0.001 at β = 1000, about the coldest that the equations of finite β are solved for
 _AT_TOLERANCE = 0.02  # relative error of AT with which it is left
-_FINENESS = (1.5, 3.0, 6.0, 12.0)  # of grids to try beyond the solution's
+
+# Chosen by reason.
+_LOST = 1e-5  # weight of the field that floating point may lose: averages miss about as much
+_GROWTH = 1e-6  # 0.001 at β = 1000, about the coldest that the equations of finite β are solved for
+_FINENESS = (1.5, 3.0, 6.0, 12.0)  # of grids to try in turn beyond the solution's, until AT holds
 
 
 def conjugates(problem: Problem, overlaps: Overlaps, average: Averages) -> Conjugates:

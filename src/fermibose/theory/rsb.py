@@ -44,19 +44,22 @@ from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import conjugates
 from fermibose.theory.solution import Conjugates, Overlaps
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
-_INSIDE = 1.35  # steps in the field's width inside a cluster: Gaussian averages good to 1e-12
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
+# Steps in the field's width inside a cluster: Gaussian averages good to 1e-12; only doubled
+_INSIDE = 1.35
 _FIELD = 1.6  # least steps in the width of the field between clusters
-_TAIL = 6.5  # widths of that field that its nodes cover: forces differ by little near the AT line
+# Widths of that field that its nodes cover: forces differ by little near the AT line; only doubled
+_TAIL = 6.5
 _WIDTHS = 5.5  # widths of a field that a lattice covers
 _ROOM = 4.0  # widths inside a cluster beyond them that the nodes of F reach
 _SHARP = 0.7  # coarseness at zero temperature, where F has kinks
 _SMALLEST = 1e-4  # floor of √(q₀ − M²)
 _LEAST_GAP = 1e-12  # floor of q₁ − q₀
 
+# Chosen by reason.
 _GROWTH = 1e-6  # of an eigenvalue per unit of β that counts as none, as of AT
-_TOLERANCE = 0.02  # relative error of an eigenvalue with which it is left
-_FINENESS = (2.0, 4.0, 8.0)  # of lattices to try beyond the solution's
+_TOLERANCE = 0.02  # relative error of an eigenvalue with which it is left, as of AT
+_FINENESS = (2.0, 4.0, 8.0)  # of lattices to try in turn beyond the solution's, until it is
 
 
 @dataclass(frozen=True)

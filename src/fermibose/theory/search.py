@@ -18,7 +18,7 @@ from fermibose.theory.problem import Array, Problem
 from fermibose.theory.replica import SaddleEquations, cold, distance, to_overlaps, to_vector
 from fermibose.theory.solution import Candidate, Overlaps
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 COARSE = 2.2  # coarseness of the grid: good to 1e-4 in M (benchmarks/theory.py, measure)
 ROUGH = 1e-4  # residual at which a fine grid can take over
 _SAME = 100 * ROUGH  # distance up to which two finds are one
@@ -27,7 +27,6 @@ _UNSURE = 0.05  # stiffness that a rough state may have the wrong sign of
 _SOFT = 0.2  # stiffness of a state whose neighbour's may be below 0
 STRIDE = 0.2  # how far apart states of neighbouring problems may be
 _MOST = 12  # searches from unstable states
-
 # How to iterate: residual at which acceleration begins, length of steps until then, iterations.
 _Manner = tuple[float, float, int]
 _MANNERS: tuple[_Manner, ...] = (

@@ -18,7 +18,7 @@ from fermibose.theory.solve import check_sharpness
 
 _MOST = 60  # iterations, as the search's first manner has
 _BELOW = 0.5  # residual at which acceleration begins, as there
-_HOPELESS = 1.0  # residual of a state that says nothing
+_HOPELESS = 1.0  # residual of a state that says nothing: the next differs by all of it
 
 
 @dataclass(frozen=True)

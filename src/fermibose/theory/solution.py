@@ -46,6 +46,7 @@ QUANTITIES = (
     "entropy", "at_eigenvalue", "stable", "rs_stable", "label_stiffness", "residual",
     "iterations", "error", "at_error",
 )  # fmt: skip
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 # M/√q up to which a state is not ordered.
 _LEAVING = 0.1  # where M = 0 is unstable: on its way out of that
 _DYING = 1e-4  # elsewhere: what an iteration has left of an M on its way to 0
@@ -304,12 +305,15 @@ class Solution(State):
         return self.problem.to_dict() | {name: getattr(self, name) for name in QUANTITIES} | errors
 
 
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
+_TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover; only doubled
+_PAIRS = 6.5  # and over pairs; only doubled
+
+# Chosen by reason.
 _KNOWN = 0.5  # relative error of what is still called a number: errors are stated with a margin
 _LEAST = 1e-6  # Δ²q in units of 1/max φ′² that counts as no weight
-_TAIL = 8.5  # widths of the Gaussian that averages over single patterns cover
-_PAIRS = 6.5  # and over pairs
-_NODES = 4000  # most nodes on half an axis of pairs
-_SINGLE = 200_000  # and on half that of single patterns
+_NODES = 4000  # most nodes on half an axis of pairs, to bound the time
+_SINGLE = 200_000  # and on half that of single patterns: arrays of 3 MB
 _BLOCK = 32  # rows of pairs evaluated at a time: small arrays stay in the cache
 
 

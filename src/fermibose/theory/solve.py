@@ -42,16 +42,12 @@ from fermibose.theory.search import (
 )
 from fermibose.theory.solution import Candidate, Overlaps, Solution
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no solution there moves.
-_SHARPEST = 3e-3  # thermal width of clusters, in units of their mean, that a table resolves
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _UNDECIDED = 1e-3  # a stiffness below 0 that grids may disagree on, beside a transition
 _EQUAL = 1e-3  # difference of free energies that the coarse grid cannot judge, relative
-
 # The refinement.
 _SECOND = 1.5  # coarseness of the grid that comes first and estimates the numerical error
 _HANDOVER = 1e-7  # residual at which the fine grid takes over: below any error it estimates
-_SURE = 2.0  # grids agree on the weight that floating point loses to a few per cent
-
 # From the solution of a neighbouring problem.
 _NEAR = 7  # iterations in which it must lead to this one
 _FAR = 0.1  # residual beyond which it is no neighbour's
@@ -59,6 +55,12 @@ _CLOSE = 1e-3  # residual below which one step does
 _SHORT = 0.1  # of M and √(Q − M²), that Newton's step may change them by
 _MOVE = 1e-4  # relative length of the differences that estimate a Jacobian
 _SMALL = 1e-4  # a mean weight, in units of √q, that may be on its way to 0
+
+# Chosen by reason.
+# Thermal width of clusters, in units of their mean, that a table resolves: of its 1100 nodes
+# (``_TABLE`` of disjoint.py) about three are then within a width.
+_SHARPEST = 3e-3
+_SURE = 2.0  # grids agree on the weight that floating point loses to a few per cent
 
 
 @on_one_thread

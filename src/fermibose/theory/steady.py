@@ -19,7 +19,7 @@ from fermibose.theory.flow import Flow, check_batch
 from fermibose.theory.problem import Array, Problem, check_problem
 from fermibose.theory.solution import Predictions
 
-# Those listed in tests/theory/test_constants.py may be halved or doubled: no result there moves.
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _SMALL = 1e-4  # M/√q at which the growth of M is measured: it is odd in M
 _WIDTHS = (1e-2, 1e2, 33)  # Δ√q in units of 1/max φ′ that are searched, and how many
 _LOGITS = np.linspace(-12.0, 14.0, 14)  # of M²/q that are searched

@@ -17,7 +17,7 @@ from fermibose.theory.problem import Problem
 from fermibose.theory.solution import Solution
 
 _BEGUN = 2  # lines across, from which the others can be extrapolated
-_LOOK = 10  # points from one search to the next along a line
+_LOOK = 10  # points from one search to the next along a line; with ``_SHIFT``, as said above
 _SHIFT = 3  # by which the points searched move on from line to line
 _SMALL = 5  # points along a side below which all are solved afresh: there is little to continue
 _PAIR = ("d_f", "beta", "softness")  # parameters of H: along the others its tables can be kept

@@ -17,8 +17,10 @@ from fermibose.theory.fixed_point import ConvergenceError
 from fermibose.theory.solution import QUANTITIES, Solution
 from fermibose.theory.solve import solve
 
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _STEP = 0.01  # h, of p; of 1 for a p of 0
 _JUMP = 0.5  # relative change of q within 4h that is no change along a branch
+
 # Not functions of the problem, but of how it was solved
 _NUMERICAL = ("stable", "rs_stable", "residual", "iterations", "error", "at_error")
 

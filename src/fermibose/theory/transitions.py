@@ -22,10 +22,13 @@ from fermibose.theory.solve import disordered, neighbour, solve
 
 Kind = Literal["order", "at", "first", "spinodal"]
 
+# May be halved or doubled, and no result moves: tests/theory/test_constants.py.
 _STEPS = 16  # first steps along the interval
-_JUMP = 0.05  # margin that is left where it should be 0: it jumped
-_ORDERED = 0.1  # M/√q of a state that is not merely leaving M = 0
 _LOWER = 1e-4  # difference of free energies that grids can be trusted with, relative
+
+# Chosen by reason.
+_JUMP = 0.05  # margin that is left where it should be 0: it jumped; else brentq leaves far less
+_ORDERED = 0.1  # M/√q of a state that is not merely leaving M = 0, as ``_LEAVING`` of solution.py
 
 
 class TransitionWarning(UserWarning):
