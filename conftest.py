@@ -24,7 +24,7 @@ import pytest
 from hypothesis import settings
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
-from sybil.parsers.myst import CodeBlockParser, SkipParser
+from sybil.parsers.myst import CodeBlockParser
 
 # A shell that starts the tests in the background makes them, and all they start, deaf to Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -92,7 +92,7 @@ def leave_folder(names: dict) -> None:
 
 
 pytest_collect_file = Sybil(
-    parsers=[CodeBlockParser("python", Evaluator()), SkipParser()],
+    parsers=[CodeBlockParser("python", Evaluator())],
     patterns=["README.md", "docs/*.md", "docs/recipes/*.md"],
     excludes=["docs/gallery.md"],  # whose code `make docs` runs
     setup=enter_folder,
