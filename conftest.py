@@ -2,7 +2,8 @@
 
 What a page shows as its output, indented below a block, is held against what the block prints:
 words exactly, numbers to within 2 % or two units of the last digit shown (another processor
-rounds otherwise).
+rounds otherwise). A block that opens with ``# name.py`` is that file, and run as a program if it
+asks for ``__main__``.
 """
 
 import os
@@ -13,14 +14,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch or numpy start the
 import io
 import re
 import signal
+import subprocess
+import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
-from sybil.parsers.myst import CodeBlockParser, SkipParser
+from sybil.parsers.myst import CodeBlockParser
 
 # A shell that starts the tests in the background makes them, and all they start, deaf to Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,6 +33,7 @@ settings.register_profile("fermibose", deadline=None, derandomize=True, print_bl
 settings.load_profile("fermibose")
 
 OUTPUT = re.compile(r"\n*((?:    .*\n|\n)*    .*(?:\n|$))")
+FILE = re.compile(r"# (\w+\.py)\n")
 NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 
 
@@ -51,13 +56,28 @@ class Evaluator(PythonEvaluator):
     """Runs a block and compares what it prints."""
 
     def __call__(self, example: Example) -> None:
-        with redirect_stdout(io.StringIO()) as out:
-            super().__call__(example)
+        file = FILE.match(example.parsed)
+        if file:
+            printed = saved(Path(file[1]), example.parsed)
+        else:
+            with redirect_stdout(io.StringIO()) as out:
+                super().__call__(example)
+            printed = out.getvalue()
         shown = OUTPUT.match(example.document.text, example.region.end)
-        if shown and not same_output(shown[1], out.getvalue()):
-            raise AssertionError(
-                f"the page shows\n{shown[1]}\nand the block prints\n{out.getvalue()}"
-            )
+        if shown and not same_output(shown[1], printed):
+            raise AssertionError(f"the page shows\n{shown[1]}\nand the block prints\n{printed}")
+
+
+def saved(path: Path, text: str) -> str:
+    """Write a block to its file; what that prints, if it is a program."""
+    path.write_text(text, encoding="utf-8")
+    if "__main__" not in text:
+        return ""
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def enter_folder(names: dict) -> None:
@@ -72,7 +92,7 @@ def leave_folder(names: dict) -> None:
 
 
 pytest_collect_file = Sybil(
-    parsers=[CodeBlockParser("python", Evaluator()), SkipParser()],
+    parsers=[CodeBlockParser("python", Evaluator())],
     patterns=["README.md", "docs/*.md", "docs/recipes/*.md"],
     excludes=["docs/gallery.md"],  # whose code `make docs` runs
     setup=enter_folder,

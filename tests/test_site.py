@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from fermibose_paper.cli import app
@@ -159,3 +160,24 @@ def test_the_shell_completes_commands_and_options():
 
     assert completed("fbm th") == ["theory"]
     assert {"--delta", "--d-f"} <= set(completed("fbm theory --d"))
+
+
+def commands():
+    """Every line of a page's code that begins with ``fbm``."""
+    for page in PAGES:
+        for block in re.findall(CODE, page.read_text("utf-8")):
+            for line in re.findall(r"^ *(?:here\$ )?(fbm .*)$", block, re.MULTILINE):
+                # A comment, or in columns what the command does, is no part of it.
+                words = re.split(r" # |  ", line)[0].split()[1:]
+                yield pytest.param(words, id=f"{page.name}: {' '.join(words)}")
+
+
+@pytest.mark.parametrize("words", list(commands()))
+def test_commands_of_the_pages_are_ones_that_fbm_takes(words):
+    """Read, not run: names, options and values; files that they name need not be here."""
+    outer = typer.main.get_command(app)
+    with outer.make_context("fbm", words) as context:
+        rest = [*context._protected_args, *context.args]
+        if rest:
+            name, command, rest = outer.resolve_command(context, rest)
+            command.make_context(name, rest)

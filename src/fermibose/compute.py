@@ -1,11 +1,13 @@
 """How long work is done: with how many threads, over how many processes, on what devices.
 
-It shows progress bars on standard error, off when that is not a terminal.
+It shows progress bars on standard error, off when that is not a terminal; a command then says in
+a line that it is at work.
 """
 
 import math
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import _GeneratorContextManager, contextmanager
@@ -225,15 +227,60 @@ def _screen() -> Iterator[Progress]:
             _screens.pop()
 
 
+_QUIET = 5.0  # seconds that work may take without a word
+_logs: list[list[str]] = []  # of a command: what is at work, of which the first speaks
+
+
+@contextmanager
+def spoken() -> Iterator[None]:
+    """Inside, work without a terminal for its bar says in a line that it takes its time.
+
+    For a command, whose reader may be waiting; a library stays silent.
+    """
+    _logs.append([])
+    try:
+        yield
+    finally:
+        _logs.pop()
+
+
+@contextmanager
+def _line(description: str, total: int) -> Iterator[Advance]:
+    """One line on standard error, unless the work is done before."""
+    done = 0
+
+    def advance(steps: int = 1, status: str = "") -> None:
+        nonlocal done
+        done += steps
+
+    def tell() -> None:
+        told = f"{description}: {done} of {total} done after {_QUIET:g} s, still at work"
+        print(told, file=sys.stderr, flush=True)
+
+    later, at_work = threading.Timer(_QUIET, tell), _logs[-1]
+    later.daemon = True
+    later.start()
+    at_work.append(description)
+    try:
+        yield advance
+    finally:
+        later.cancel()
+        at_work.pop()
+
+
 @contextmanager
 def progress_bar(description: str, total: int, *, show: bool | None = None) -> Iterator[Advance]:
     """Yield ``advance(steps=1, status="")``, which moves the bar and shows a short status text.
 
     Inside another bar it is a line below that. show: True or False forces the bar on or off; None
-    shows it only on a terminal.
+    shows it only on a terminal, see :func:`spoken`.
     """
     if show is None:
         show = sys.stderr.isatty()
+        if not show and _logs and not _logs[-1]:
+            with _line(description, total) as advance:
+                yield advance
+            return
     if not show:
         yield lambda steps=1, status="": None
         return

@@ -129,12 +129,13 @@ def report(
     are left out. Give the same --quick, --full and --folder as to `fbm reproduce`: they tell which
     runs to look for.
     """
+    if not store.exists():  # said before anything slow is loaded
+        raise InputError(f"there is no {store}; run `fbm reproduce` first, or name its --store")
+
     from fermibose.files import replacing
     from fermibose_paper.store import Store
     from fermibose_paper.story import gather, tell
 
-    if not store.exists():
-        raise InputError(f"there is no {store}; run `fbm reproduce` first, or name its --store")
     scale = _chosen_scale(full, folder)
     check_file(output)
     contents = gather(Store(store, create=False), scale)

@@ -22,6 +22,7 @@ import joblib
 from fermibose.checks import number
 from fermibose.compute import Advance, progress_bar, threads, versions
 from fermibose.errors import InputError
+from fermibose.summary import Summarised
 from fermibose_paper.job import Job, decode, encode, measurement_of
 from fermibose_paper.store import Answer, Row, Store
 
@@ -134,8 +135,8 @@ class InProcess:
         pass
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(Summarised):
     """What a run leaves."""
 
     rows: list[Row]  # one per job, in the order of the jobs
@@ -146,6 +147,14 @@ class Outcome:
     def failures(self) -> list[Row]:
         """The rows that have an error instead of a result; the next sweep tries them again."""
         return [row for row in self.rows if row.error is not None]
+
+    @property
+    def summary(self) -> str:
+        """How many of the jobs are done, and how many of them now."""
+        finished = sum(row.result_text is not None for row in self.rows)
+        told = f"{finished} of {len(self.rows)} jobs finished, {self.computed} computed now"
+        told += f", {len(self.failures)} failed" if self.failures else ""
+        return told + (", interrupted" if self.interrupted else "")
 
 
 def run(

@@ -119,6 +119,41 @@ def test_a_screen_reader_is_told_names_and_values(screen):
     screen.press(sliders[0], Keys.ARROW_LEFT)
 
 
+def heard(screen):
+    """Each slider that is shown: its name in the accessibility tree, and the words for its value.
+
+    The tree has its place among the steps, too; of aria-valuetext Chromium's protocol is silent.
+    """
+    tree = screen.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    told = {}
+    for node in tree:
+        if node.get("role", {}).get("value") == "slider":
+            ends = {p["name"]: p["value"].get("value") for p in node["properties"]}
+            assert ends["valuemin"] <= node["value"]["value"] <= ends["valuemax"]
+            element = {"backendNodeId": node["backendDOMNodeId"]}
+            found = screen.driver.execute_cdp_cmd("DOM.describeNode", element)["node"]["attributes"]
+            words = dict(zip(found[::2], found[1::2], strict=True))
+            told[node["name"]["value"]] = words.get("aria-valuetext")
+    return told
+
+
+SLIDERS = {
+    "Machine": {"test image, 0 to 99": "70", "ε: strength of the attack": "0.1"},
+    "Training": {"d_F: target of fermion pairs": "0.4", "epoch of the plane": "20"},
+}
+
+
+@pytest.mark.parametrize("page", SLIDERS)
+def test_every_slider_has_a_name_and_a_value_for_readers(screen, page):
+    screen.tab(page)
+    screen.wait(f"#fbm-{page.lower()}")
+    assert heard(screen) == SLIDERS[page]
+    screen.tab("Theory")
+    screen.wait("#fbm-theory[data-stage=final]")
+    assert len(heard(screen)) == 7
+    assert all(re.fullmatch(r"[\d.]+", words) for words in heard(screen).values())
+
+
 def test_a_norm_that_is_none_is_a_message_above_the_last_page(screen):
     field = screen.wait("input", "norm")
     screen.press(field, Keys.END, *[Keys.BACKSPACE] * 12, "../etc", Keys.TAB)

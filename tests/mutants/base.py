@@ -14,4 +14,6 @@ MUTANTS = [
     ("threads: as many as before", "fermibose/compute.py", "wrap(limits=1,", "wrap(limits=2,", "tests/theory/test_solver.py::test_one_thread_computes_and_what_was_before_comes_back"),
     ("progress: late, and no time left", "fermibose/compute.py", "if left > 0 else passed", "if left > -1e9 else passed", "tests/sweep/test_runner.py"),
     ("progress: rate of what is left", "fermibose/compute.py", "(total - done) / rate", "total / rate", "tests/sweep/test_runner.py"),
+    ("progress: every bar of a command speaks", "fermibose/compute.py", "and _logs and not _logs[-1]:", "and _logs:", "tests/sweep/test_runner.py"),
+    ("progress: a command speaks when it is done", "fermibose/compute.py", "        later.cancel()", "        pass", "tests/sweep/test_runner.py"),
 ]  # fmt: skip

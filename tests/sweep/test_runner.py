@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ import sweep_measures as measures
 from sweep_common import wait_for
 from sweep_victim import plan
 
+from fermibose.cli import main
 from fermibose.compute import pace, progress_bar
 from fermibose.errors import InputError
 from fermibose_paper import Job, Store, engine_named, run
@@ -144,9 +146,12 @@ def test_of_equal_jobs_the_context_of_the_first_counts(tmp_path):
 def test_failed_jobs_are_tried_again_by_the_next_run(tmp_path):
     context = {"folder": str(tmp_path)}
     job, store = Job(measures.dies, {"times": 2}, seed=0, context=context), Store(tmp_path / "s")
-    assert run([job], store, engine=engine_named("local:1")).failures
+    failed = run([job], store, engine=engine_named("local:1"))
+    assert failed.failures
+    assert str(failed) == "0 of 1 jobs finished, 1 computed now, 1 failed"
     outcome = run([job], store, engine=engine_named("local:1"))
     assert outcome.failures == []
+    assert str(outcome) == "1 of 1 jobs finished, 1 computed now"
     assert outcome.rows[0].result == {"seed": 0}
 
 
@@ -250,3 +255,23 @@ def test_at_80_columns_bars_are_whole_and_only_the_status_is_cut(capfd, monkeypa
         r"layer 1, epoch +━.* 12/100 +0:00:0\d left, [\d.]+/s +D²_B 0.158, D.*…", parts
     )
     assert "3/7" in parts
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_off_a_terminal_a_command_says_once_that_it_is_at_work(slow, capfd, monkeypatch):
+    """The library by itself stays silent; so does a command that is quick."""
+    monkeypatch.setattr("fermibose.compute._QUIET", 0.2 if slow else 60)
+
+    def work():
+        with progress_bar("outside", 7) as advance, progress_bar("inside", 3) as inner:
+            advance(2)
+            inner()
+            time.sleep(0.6 if slow else 0)
+
+    work()
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr("fermibose.cli.app", work)
+    main()
+    told = "outside: 2 of 7 done after 0.2 s, still at work\n"
+    assert capfd.readouterr().err == (told if slow else "")
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]

@@ -5,6 +5,7 @@ import io
 import os
 import sys
 import unicodedata
+from contextlib import nullcontext
 
 import typer
 from rich.console import Console
@@ -30,6 +31,7 @@ from fermibose.cli.options import (
 )
 from fermibose.cli.theory import cavity, theory
 from fermibose.cli.train import evaluate, train
+from fermibose.compute import spoken
 from fermibose.errors import FermiboseError
 
 __all__ = [
@@ -108,7 +110,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="spelled")
     try:
-        app()
+        with nullcontext() if under_torchrun() else spoken():
+            app()
     except (FermiboseError, OSError) as error:
         if os.environ.get("FERMIBOSE_DEBUG"):
             raise
