@@ -36,7 +36,7 @@ MUTANTS = [
     ("theory: a map of one row", "fermibose/theory/phases.py", "self.y_values.size) == 1:", "self.y_values.size) == 0:", "tests/theory/test_curves.py"),
     ("theory: an empty diagram", "fermibose/theory/phases.py", "if len(diagram.failures) == columns.size", "if False and columns.size", "tests/theory/test_curves.py"),
     ("theory: AT of a coarse lattice", "fermibose/theory/replica.py", "if error <= _AT_TOLERANCE * at or", "if True or", "tests/theory/test_brute_force.py"),
-    ("theory: error of AT too small", "fermibose/theory/replica.py", "abs(at - scale * ensemble", "1e-3 * abs(at - scale * ensemble", "tests/theory/test_stability.py"),
+    ("theory: error of AT too small", "fermibose/theory/replica.py", "abs(at - scale * nodes", "1e-3 * abs(at - scale * nodes", "tests/theory/test_stability.py"),
     ("theory: CSV written in place", "fermibose/theory/points.py", "with replacing(path) as draft, draft.open(", "draft = Path(path)\n        with draft.open(", "tests/theory/test_curves.py"),
     ("theory: points begun lost by Ctrl-C", "fermibose/theory/curves.py", "[*stop.done, begun]", "stop.done", "tests/theory/test_curves.py"),
     ("theory: entropy upside down", "fermibose/theory/solution.py", "(self.energy - self.free_energy)", "(self.free_energy - self.energy)", "tests/theory/test_thermodynamics.py"),

@@ -4,8 +4,9 @@ Axes and channel are chosen from the widths of the two Gaussians of a state.
 """
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -13,10 +14,10 @@ from fermibose.theory.channel import (
     SQRT2,
     THIN,
     Axis,
-    Blur,
     Channel,
     GaussianChannel,
     Response,
+    kept_average,
     kept_table,
 )
 from fermibose.theory.deposit import deposit_step, deposited_table
@@ -132,16 +133,17 @@ def make_lattice(
     # Without symmetry there is no knowing where along t two minima compete.
     plain = coarseness * _PLAIN / steep
     t = r if folded else Axis.uniform(min(step, plain), reach, folded=False)
+    on, variance, least = (z_r, z_t), 0.0, Lattice.least
     if wide:
         table = deposited_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
+    elif coarseness < _ROUGH and _PAYS * z_step < THIN * s:
+        table, blur = kept_average(problem, z_r, z_t, _rung(s))
+        on, variance, least = blur.on, blur.variance, LEAST_BLURRED
     else:
         table = kept_table(problem, z_r, z_t)
-    pays = not wide and coarseness < _ROUGH and _PAYS * z_step < THIN * s
-    blur = Blur((z_r, z_t), s) if pays else None
     end = math.inf if whole else (tail + _MORE) * width
-    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur, end=end)
-    lattice = Lattice(r, t, warm, reach, tail, width, c, resolves, end=end)
-    return lattice if blur is None else replace(lattice, least=LEAST_BLURRED)
+    warm = GaussianChannel(table, problem.beta, at=(r, t), on=on, variance=variance, end=end)
+    return Lattice(r, t, warm, reach, tail, width, c, resolves, end=end, least=least)
 
 
 def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:
@@ -188,12 +190,17 @@ def _contact(phi: Function, d_f: float) -> float:
 class Averages:
     """Averages over pairs and over the field ω."""
 
-    F: float  # E F
+    free: Callable[[], float]  # E F: most steps of the equations do without
     force: float  # E[y·∇F]
     force2: float  # E|∇F|²
     slope: float  # E[v·∇F]
     stiffness: float  # E[y·∇²F y]: how fast the force along the labels grows with m M
     residual: float = 0.0  # of what had to be solved on the way
+
+    @cached_property
+    def F(self) -> float:
+        """E F."""
+        return self.free()
 
 
 class PairMeasure:
@@ -230,10 +237,10 @@ class PairMeasure:
 def averages(channel: Channel, measure: PairMeasure, *, c: float) -> Averages:
     """Everything the saddle-point equations need, at stiffness c = Δ²χ."""
     pair = channel.effective(c)
-    F, g_r, g_t, force2 = pair.weighted
+    g_r, g_t, force2 = pair.weighted
     slope, label_slope = measure.along_noise(g_r, g_t)
     return Averages(
-        F=measure.mean(F),
+        free=lambda: measure.mean(pair.weighted_F),
         force=measure.along_labels(g_r, g_t),
         force2=measure.mean(force2),
         slope=slope,
