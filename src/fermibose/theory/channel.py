@@ -182,7 +182,7 @@ class Table:
 
 # The last one used comes last.
 _TABLES: dict[tuple[Problem, float, bool], Table] = {}
-_AVERAGES: dict[tuple[Problem, float, bool, float], Table] = {}
+_AVERAGES: dict[tuple[Problem, float, bool, float, int], Table] = {}
 
 
 def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
@@ -212,15 +212,18 @@ def kept_table(problem: Problem, r: Axis, t: Axis) -> Table:
 
 
 def kept_average(problem: Problem, r: Axis, t: Axis, s: float) -> "tuple[Table, Blur]":
-    """The same, averaged beforehand for Gaussians of width s or more."""
+    """The same, averaged beforehand for Gaussians of width s or more.
+
+    One of another size would do, but not to the last bit: averages feel where a table ends.
+    """
     assert r.step is not None
     blur = Blur((r, t), s)
     size = -(-r.nodes.size // _BLOCK) * _BLOCK
     if size > _LARGEST:
         return blur(kept_table(problem, r, t)), blur
-    key = (_pair(problem), r.step, t.folded, s)
+    key = (_pair(problem), r.step, t.folded, s, size)
     kept = _AVERAGES.pop(key, None)
-    if kept is None or kept.weight.shape[1] < blur.on[0].nodes.size:
+    if kept is None:
         whole = _whole(size, r.step, t.folded)
         kept = Blur(whole, s)(kept_table(problem, *whole))
     _AVERAGES[key] = kept
