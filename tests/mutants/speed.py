@@ -12,6 +12,8 @@ MUTANTS = [
     ("speed: variance averaged twice", "fermibose/theory/channel.py", "c / self.beta - self._variance", "c / self.beta", "tests/theory/test_surfaces.py"),
     ("speed: too few nodes after an average", "fermibose/theory/channel.py", "THIN = 0.35", "THIN = 0.6", "tests/theory/test_surfaces.py"),
     ("speed: an average taken beforehand for narrower ones", "fermibose/theory/disjoint.py", "blur.variance, LEAST_BLURRED", "blur.variance, 0.3", "tests/theory/test_surfaces.py"),
+    ("speed: averages of another width", "fermibose/theory/channel.py", "key = (_pair(problem), r.step, t.folded, s, size)", "key = (_pair(problem), r.step, t.folded, 0.0, size)", "tests/theory/test_surfaces.py::test_an_averaged_table_does_not_depend_on_those_before"),
+    ("speed: averages of another size", "fermibose/theory/channel.py", "key = (_pair(problem), r.step, t.folded, s, size)", "key = (_pair(problem), r.step, t.folded, s, 0)", "tests/theory/test_surfaces.py::test_an_averaged_table_does_not_depend_on_those_before"),
     ("speed: the wrong part of a kept table", "fermibose/theory/channel.py", "0 if t.folded else self.weight.shape[1] - 1 +", "0 if t.folded else r.nodes.size - 1 +", "tests/theory/test_surfaces.py"),
     ("speed: fields that end along the wrong axis", "fermibose/theory/channel.py", "(r[..., part_r, :], t), (t[..., part_t, :], r)", "(r[..., part_t, :], t), (t[..., part_r, :], r)", "tests/theory/test_channel.py"),
     ("speed: fermion curvature along the other axis", "fermibose/theory/channel.py", "return self._grid(a, b), self._grid(b, a)", "return self._grid(a), self._grid(b)", "tests/theory/test_channel.py"),

@@ -168,6 +168,21 @@ def test_a_table_averaged_beforehand_is_the_same_channel(activation, part):
     np.testing.assert_allclose(blurred.energy(c), plain.energy(c), rtol=1e-9, atol=1e-10)
 
 
+def test_an_averaged_table_does_not_depend_on_those_before():
+    """To the last bit, after one of another size and one of another width."""
+
+    def averaged(reach, s):
+        return kept_average(Problem(), *[Axis.uniform(0.04, reach)] * 2, s)[0]
+
+    forget_tables()
+    expected = averaged(5.0, 0.3)
+    forget_tables()
+    averaged(9.0, 0.3), averaged(5.0, 0.33)
+    found = averaged(5.0, 0.3)
+    np.testing.assert_array_equal(found.weight, expected.weight)
+    np.testing.assert_array_equal(found.weighted, expected.weighted)
+
+
 def test_large_lattices_average_beforehand(monkeypatch):
     """Wide Gaussians: fewer nodes than the table has, for those about as wide or wider."""
     problem, state = Problem(delta=1.2), Overlaps(0.0, 1.0, 4.0)
