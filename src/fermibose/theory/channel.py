@@ -182,7 +182,7 @@ class Table:
 
 # The last one used comes last.
 _TABLES: dict[tuple[Problem, float, bool], Table] = {}
-_AVERAGES: dict[tuple[Problem, float, bool, float, int], Table] = {}
+_AVERAGES: dict[tuple[Problem, float, bool, float, float | None, int], Table] = {}
 
 
 def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
@@ -221,7 +221,7 @@ def kept_average(problem: Problem, r: Axis, t: Axis, s: float) -> "tuple[Table, 
     size = -(-r.nodes.size // _BLOCK) * _BLOCK
     if size > _LARGEST:
         return blur(kept_table(problem, r, t)), blur
-    key = (_pair(problem), r.step, t.folded, s, size)
+    key = (_pair(problem), r.step, t.folded, blur.variance, blur.on[0].step, size)
     kept = _AVERAGES.pop(key, None)
     if kept is None:
         whole = _whole(size, r.step, t.folded)
