@@ -57,8 +57,8 @@ MUTANTS = [
     (
         "exhaustive: half the potential at T = 0",
         _F,
-        "F=2 * now.functional,",
-        'F=2 * now.mean("F"),',
+        "free=lambda: 2 * now.functional,",
+        'free=lambda: 2 * now.mean("F"),',
         _T,
     ),
     (

@@ -275,7 +275,7 @@ def test_fields_that_end_where_they_have_no_mean(phi):
     for name in ("effective", "response", "energy", "lost"):
         one, other = (getattr(channel, name)(2.0) for channel in (whole, ending))
         if name in ("effective", "response"):
-            fields = [f for f in vars(one) if vars(one)[f] is not None]
+            fields = ["F", "r", "t", "force2"] if name == "effective" else ["rr", "rt", "tt"]
             one, other = (np.array([getattr(x, f) for f in fields]) for x in (one, other))
         np.testing.assert_allclose(other, np.where(inside, one, 0.0), rtol=1e-9, atol=1e-12)
 

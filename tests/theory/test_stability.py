@@ -138,7 +138,8 @@ def test_rare_jumps_break_replica_symmetry_too(delta):
 def test_the_error_of_at_covers_its_error(change, fineness):
     """Against a finer lattice; the change on every second node is well above that."""
     s = solve(Problem(**change))
-    exact, _ = at_eigenvalue(SaddleEquations(s.problem, fineness=fineness), s.overlaps)
+    finer = SaddleEquations(s.problem, fineness=fineness)
+    exact, _ = at_eigenvalue(s.problem, *finer.at(s.overlaps))
     assert abs(s.at_eigenvalue - exact) < s.at_error < 0.02 * exact
 
 

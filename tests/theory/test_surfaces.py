@@ -1,24 +1,25 @@
 """Diagrams by continuation. Oracles: every point solved alone; states known to be there; the table
 that was not averaged beforehand; polynomials; the sensitivity at the state itself."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fermibose.compute import Interrupted
-from fermibose.theory import Overlaps, Problem, phase_diagram, solve
+from fermibose.theory import Overlaps, Problem, disjoint, phase_diagram, solve
 from fermibose.theory import points as points_module
 from fermibose.theory.channel import (
     Axis,
-    Blur,
     GaussianChannel,
     forget_tables,
+    kept_average,
     kept_table,
     pair_table,
 )
 from fermibose.theory.continuation import _extrapolate, continue_along
-from fermibose.theory.disjoint import LEAST_BLURRED, make_lattice
+from fermibose.theory.disjoint import _LADDER, LEAST_BLURRED, make_lattice
 from fermibose.theory.precision import Sensitivity, View
 from fermibose.theory.replica import SaddleEquations, to_vector
 from fermibose.theory.search import apart, follow
@@ -136,18 +137,26 @@ def test_lines_run_where_tables_can_be_kept_and_ctrl_c_keeps_the_finished_ones(m
 
 
 @pytest.mark.parametrize("activation", ["tanh", "half_tanh"])
-@pytest.mark.parametrize("part", [LEAST_BLURRED, 1.0, 1.8])
+@pytest.mark.parametrize("part", [LEAST_BLURRED, 1.0, 1.8 * _LADDER**2])
 def test_a_table_averaged_beforehand_is_the_same_channel(activation, part):
-    """At all stiffnesses that a lattice is used for."""
+    """At all stiffnesses that a lattice is used for, from the middle of one that has been kept."""
     problem, s = Problem(beta=20.0, activation=activation), 0.3
-    r, z_r = Axis.graded(0.15, 0.03, 4.0, width=8.0), Axis.uniform(0.04, 6.0)
     folded = activation == "tanh"
-    z_t = z_r if folded else Axis.uniform(0.04, 6.0, folded=False)
+
+    def axes(reach):
+        r = Axis.uniform(0.04, reach)
+        return r, r if folded else Axis.uniform(0.04, reach, folded=False)
+
+    r = Axis.graded(0.15, 0.03, 4.0, width=8.0)
     t = r if folded else Axis.uniform(0.1, 4.0, folded=False)
-    table = pair_table(problem, z_r, z_t)
+    forget_tables()
+    wider, _ = kept_average(problem, *axes(7.6), s)
+    table, blur = kept_average(problem, *axes(7.0), s)
+    assert table.weight.base is wider.weight.base is not None
+    far = axes(9.0)
     plain, blurred = (
-        GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur)
-        for blur in (None, Blur((z_r, z_t), s))
+        GaussianChannel(pair_table(problem, *far), problem.beta, at=(r, t), on=far),
+        GaussianChannel(table, problem.beta, at=(r, t), on=blur.on, variance=blur.variance),
     )
     c = part * s**2 * problem.beta
     for name in ("F", "r", "t", "force2"):
@@ -159,12 +168,28 @@ def test_a_table_averaged_beforehand_is_the_same_channel(activation, part):
     np.testing.assert_allclose(blurred.energy(c), plain.energy(c), rtol=1e-9, atol=1e-10)
 
 
-def test_large_lattices_average_beforehand():
+def test_an_averaged_table_does_not_depend_on_those_before():
+    """To the last bit, after one of another size and one of another width."""
+
+    def averaged(reach, s):
+        return kept_average(Problem(), *[Axis.uniform(0.04, reach)] * 2, s)[0]
+
+    forget_tables()
+    expected = averaged(5.0, 0.3)
+    forget_tables()
+    averaged(9.0, 0.3), averaged(5.0, 0.33)
+    found = averaged(5.0, 0.3)
+    np.testing.assert_array_equal(found.weight, expected.weight)
+    np.testing.assert_array_equal(found.weighted, expected.weighted)
+
+
+def test_large_lattices_average_beforehand(monkeypatch):
     """Wide Gaussians: fewer nodes than the table has, for those about as wide or wider."""
     problem, state = Problem(delta=1.2), Overlaps(0.0, 1.0, 4.0)
     lattice = make_lattice(problem, state)
-    channel = lattice.channel
-    assert channel._weights[0].shape[-1] < 0.6 * channel._table.weight.shape[-1]
+    monkeypatch.setattr(disjoint, "_PAYS", math.inf)
+    plain, averaged = (x.channel._table.weight for x in (make_lattice(problem, state), lattice))
+    assert averaged.shape[-1] < 0.65 * plain.shape[-1]
     for part in (0.99, 1.01):
         near = replace(state, chi=part * LEAST_BLURRED * state.chi)
         assert lattice.covers(problem, near) == (part > 1)

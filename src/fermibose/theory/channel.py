@@ -16,7 +16,7 @@ Along a curve the energy of a pair rarely changes, only what surrounds it: the l
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Protocol
@@ -34,6 +34,7 @@ _ROWS = 32  # of a table evaluated at a time: small arrays stay in the cache
 _BLOCK = 64  # sizes of kept tables are multiples of this: a state may grow and find its own again
 _LARGEST = 512  # nodes along an axis beyond which a table, 8 MB there, is too large to be kept
 _KEPT = 12  # tables, one for each distance of nodes: a bound of their memory
+_AVERAGED = 48  # tables averaged beforehand, which are smaller: one for each width too
 
 _LIFT = 320.0  # added to the exponents −βH: most of the range of floating point is above 1
 # May be halved or doubled, and no result moves: tests/theory/test_constants.py.
@@ -172,8 +173,17 @@ class Table:
         np.exp(weight, out=weight)
         return cls(weight, H * weight, lowest, highest - lowest)
 
+    def part(self, r: Axis, t: Axis) -> "Table":
+        """The middle of a table on larger axes of the same equal steps."""
+        assert t.step is not None
+        first = 0 if t.folded else self.weight.shape[1] - 1 + round(t.nodes[0] / t.step)
+        part = np.s_[:, : r.nodes.size, first : first + t.nodes.size]
+        return replace(self, weight=self.weight[part], weighted=self.weighted[part])
 
-_TABLES: dict[tuple[Problem, float, bool], Table] = {}  # the last one used comes last
+
+# The last one used comes last.
+_TABLES: dict[tuple[Problem, float, bool], Table] = {}
+_AVERAGES: dict[tuple[Problem, float, bool, float, float | None, int], Table] = {}
 
 
 def pair_table(problem: Problem, r: Axis, t: Axis) -> Array:
@@ -195,13 +205,39 @@ def kept_table(problem: Problem, r: Axis, t: Axis) -> Table:
     key = (_pair(problem), r.step, t.folded)
     kept = _TABLES.pop(key, None)  # and in again, as the last one used
     if kept is None or kept.weight.shape[1] < size:
-        kept = _made_table(*key, size=size)
+        kept = Table.of(pair_table(key[0], *_whole(size, r.step, t.folded)), problem.beta)
     _TABLES[key] = kept
     for oldest in list(_TABLES)[:-_KEPT]:
         del _TABLES[oldest]
-    first = 0 if t.folded else kept.weight.shape[1] - 1 + round(t.nodes[0] / r.step)
-    part = np.s_[:, : r.nodes.size, first : first + t.nodes.size]
-    return Table(kept.weight[part], kept.weighted[part], kept.lowest, kept.span)
+    return kept.part(r, t)
+
+
+def kept_average(problem: Problem, r: Axis, t: Axis, s: float) -> "tuple[Table, Blur]":
+    """The same, averaged beforehand for Gaussians of width s or more.
+
+    One of another size would do, but not to the last bit: averages feel where a table ends.
+    """
+    assert r.step is not None
+    blur = Blur((r, t), s)
+    size = -(-r.nodes.size // _BLOCK) * _BLOCK
+    if size > _LARGEST:
+        return blur(kept_table(problem, r, t)), blur
+    key = (_pair(problem), r.step, t.folded, blur.variance, blur.on[0].step, size)
+    kept = _AVERAGES.pop(key, None)
+    if kept is None:
+        whole = _whole(size, r.step, t.folded)
+        kept = Blur(whole, s)(kept_table(problem, *whole))
+    _AVERAGES[key] = kept
+    for oldest in list(_AVERAGES)[:-_AVERAGED]:
+        del _AVERAGES[oldest]
+    return kept.part(*blur.on), blur
+
+
+def _whole(size: int, step: float, folded: bool) -> tuple[Axis, Axis]:
+    """Axes of as many nodes as are kept."""
+    reach = (size - 1.25) * step  # rounds up to size − 1 steps
+    r = Axis.uniform(step, reach)
+    return r, r if folded else Axis.uniform(step, reach, folded=False)
 
 
 @lru_cache(maxsize=64)
@@ -213,32 +249,36 @@ def _pair(problem: Problem) -> Problem:
 def forget_tables() -> None:
     """Let the kept tables go."""
     _TABLES.clear()
-
-
-def _made_table(pair: Problem, step: float, folded: bool, *, size: int) -> Table:
-    reach = (size - 1.25) * step  # rounds up to size − 1 steps
-    r, t = Axis.uniform(step, reach), Axis.uniform(step, reach, folded=folded)
-    return Table.of(pair_table(pair, r, t), pair.beta)
+    _AVERAGES.clear()
 
 
 @dataclass(frozen=True)
 class Effective:
     """F and its gradient on the grid; each of shape (2, r, t): boson, then fermion pairs."""
 
-    F: Array
+    free: Callable[[], Array]  # F: most steps of the equations do without
     r: Array  # ∂F/∂r
     t: Array  # ∂F/∂t
     force2: Array  # |∇F|²
     share: Array | None = None  # part of its cell a node stands for; not 1 beside a jump of ∇F
     kink: Array | None = None  # what a sum over nodes misses of F there, for F has no jump
 
+    @cached_property
+    def F(self) -> Array:
+        """Of every node."""
+        return self.free()
+
     @property
-    def weighted(self) -> tuple[Array, Array, Array, Array]:
-        """F, ∂F/∂r, ∂F/∂t and |∇F|² as averages need them."""
-        if self.share is None or self.kink is None:
-            return self.F, self.r, self.t, self.force2
-        share = self.share
-        return self.F + self.kink, self.r * share, self.t * share, self.force2 * share
+    def weighted_F(self) -> Array:
+        """F as averages need it."""
+        return self.F if self.kink is None else self.F + self.kink
+
+    @property
+    def weighted(self) -> tuple[Array, Array, Array]:
+        """∂F/∂r, ∂F/∂t and |∇F|² as averages need them."""
+        if self.share is None:
+            return self.r, self.t, self.force2
+        return self.r * self.share, self.t * self.share, self.force2 * self.share
 
 
 @dataclass(frozen=True)
@@ -313,16 +353,16 @@ def _gaussian(distance: Array, s: float, scale: Array, order: int, lift: float) 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Of one kind of pair: kernels, their products with its weights, and Z, ∂_aZ/Z, ∂_bZ/Z.
+    """Of kinds of pairs with the same kernels: their products with the weights, Z, ∂_aZ/Z, ∂_bZ/Z.
 
     Along a the field has mean 0 and ends early: r for boson and t for fermion pairs. b: the other.
     """
 
     a: Array  # (order, a, z_a)
     b: Array  # (order, b, z_b)
-    left: Array
+    left: Array  # (kinds, a, z_b)
     left1: Array
-    Z: Array
+    Z: Array  # (kinds, a, b), and the next two
     by_a: Array
     by_b: Array
 
@@ -340,18 +380,19 @@ class Blur:
 
     def __init__(self, on: tuple[Axis, Axis], s: float) -> None:
         """on: the axes of tables; s: the width that averages will have, or little less."""
-        width = math.sqrt(_BLUR) * s
-        self.variance = width**2
-        r, t = (Axis.uniform(THIN * s, z.nodes[-1] + 3 * width, folded=z.folded) for z in on)
+        self._from, self._width = on, math.sqrt(_BLUR) * s
+        self.variance = self._width**2
+        r, t = (Axis.uniform(THIN * s, z.nodes[-1] + 3 * self._width, folded=z.folded) for z in on)
         self.on = (r, r if on[0] is on[1] else t)
-        self._r, self._t = (
-            gaussian_kernels(x, z, width, order=0)[0] for x, z in zip(self.on, on, strict=True)
-        )
 
-    def __call__(self, table: Array) -> Array:
+    def __call__(self, table: Table) -> Table:
         """A table on fewer nodes."""
-        blurred: Array = self._r @ table @ self._t.T
-        return blurred
+        r, t = (
+            gaussian_kernels(x, z, self._width, order=0)[0]
+            for x, z in zip(self.on, self._from, strict=True)
+        )
+        weight, weighted = r @ table.weight @ t.T, r @ table.weighted @ t.T
+        return replace(table, weight=weight, weighted=weighted)
 
 
 class GaussianChannel:
@@ -360,7 +401,8 @@ class GaussianChannel:
     table: (2, z_r, z_t), the energy of boson and fermion pairs. The channel's own F, on a grid, can
     be the table of another channel: that is one step of replica symmetry breaking.
 
-    end: where the field ends along r for boson and along t for fermion pairs, which have no mean
+    variance: of the Gaussian that the table has been averaged with beforehand. end: where the field
+    ends along r for boson and along t for fermion pairs, which have no mean
     there; beyond it all is 0.
     """
 
@@ -371,44 +413,48 @@ class GaussianChannel:
         *,
         at: tuple[Axis, Axis],
         on: tuple[Axis, Axis],
-        blur: Blur | None = None,
+        variance: float = 0.0,
         end: float = math.inf,
     ) -> None:
         self.beta = beta
         self._at, self._on = at, on
+        self._alike = at[1] is at[0] and on[1] is on[0]  # both kinds have the same kernels
         self._table = table if isinstance(table, Table) else Table.of(table, beta)
         # Where a Gaussian is below this, no gain in energy can make it count.
         self._depth = 40 + beta * self._table.span
-        self._blur = blur
+        self._variance = variance
         self._weights = self._by_kind(self._table.weight)
         self._parts = [_between(axis.nodes, end) for axis in at]
-        self._kept: dict[float, tuple[tuple[_Moments, _Moments], Effective]] = {}
+        self._kept: dict[float, tuple[list[_Moments], Effective]] = {}
 
     def effective(self, c: float) -> Effective:
         """F = −ln Z/β and ∇F = −∇Z/(βZ); kept for two c, so that differences along c find both."""
         if c not in self._kept:
-            moments = bosons, fermions = self._moments(c)
-            lowest = self._table.lowest
-            F = self._grid(*(lowest + (2 * _LIFT - np.log(m.Z)) / self.beta for m in moments))
-            r = self._grid(bosons.by_a / -self.beta, fermions.by_b / -self.beta)
-            t = self._grid(bosons.by_b / -self.beta, fermions.by_a / -self.beta)
+            moments, lowest = self._moments(c), self._table.lowest
+            along_a, along_b = (
+                [by / -self.beta for by in each]
+                for each in ([m.by_a for m in moments], [m.by_b for m in moments])
+            )
+            r, t = self._turned(along_a, along_b)
+
+            def free() -> Array:
+                return self._grid([lowest + (2 * _LIFT - np.log(m.Z)) / self.beta for m in moments])
+
             for old in list(self._kept)[:-1]:
                 del self._kept[old]
-            self._kept[c] = moments, Effective(F, r, t, r**2 + t**2)
+            self._kept[c] = moments, Effective(free, r, t, r**2 + t**2)
         return self._kept[c][1]
 
     def response(self, c: float) -> Response:
         """∇²F = −(∇²Z/Z − ∇Z∇Zᵀ/Z²)/β."""
-        moments, second = self._at_last(c), self._pairs([k[2] for k in self._kernels(c, order=2)])
-        found = []
+        moments, second = self._at_last(c), self._sides([k[2] for k in self._kernels(c, order=2)])
+        aa, ab, bb = [], [], []
         for m, weight, (a, b) in zip(moments, self._weights, second, strict=True):
-            aa = (m.by_a**2 - (a @ weight @ m.b[0].T) / m.Z) / self.beta
-            ab = (m.by_a * m.by_b - (m.left1 @ m.b[1].T) / m.Z) / self.beta
-            bb = (m.by_b**2 - (m.left @ b.T) / m.Z) / self.beta
-            found.append((aa, ab, bb))
-        bosons, fermions = found
-        rr, rt, tt = (self._grid(x, y) for x, y in zip(bosons, fermions[::-1], strict=True))
-        return Response(rr, rt, tt)
+            aa += [(m.by_a**2 - (a @ weight @ m.b[0].T) / m.Z) / self.beta]
+            ab += [(m.by_a * m.by_b - (m.left1 @ m.b[1].T) / m.Z) / self.beta]
+            bb += [(m.by_b**2 - (m.left @ b.T) / m.Z) / self.beta]
+        rr, tt = self._turned(aa, bb)
+        return Response(rr, self._grid(ab), tt)
 
     def energy(self, c: float) -> Array:
         """⟨H⟩."""
@@ -416,7 +462,7 @@ class GaussianChannel:
 
     def lost(self, c: float) -> Array:
         """1 where Z left the range of floating point, else 0."""
-        return self._grid(*((m.Z <= _TINY).astype(float) for m in self._at_last(c)))
+        return self._grid([(m.Z <= _TINY).astype(float) for m in self._at_last(c)])
 
     def mean(self, g: Array, c: float) -> Array:
         """⟨g⟩ = ∫ N g e^{−βH} / Z of a table like that of H."""
@@ -424,41 +470,45 @@ class GaussianChannel:
 
     def _mean(self, weighted: Array, c: float) -> Array:
         kinds = zip(self._at_last(c), self._by_kind(weighted), strict=True)
-        return self._grid(*((m.a[0] @ table @ m.b[0].T) / m.Z for m, table in kinds))
+        return self._grid([(m.a[0] @ table @ m.b[0].T) / m.Z for m, table in kinds])
 
-    def _at_last(self, c: float) -> tuple[_Moments, _Moments]:
+    def _at_last(self, c: float) -> list[_Moments]:
         self.effective(c)
         return self._kept[c][0]
 
-    def _moments(self, c: float) -> tuple[_Moments, _Moments]:
-        kernels = zip(self._weights, self._pairs(self._kernels(c, order=1)), strict=True)
-        bosons, fermions = (_moments(weight, a, b) for weight, (a, b) in kernels)
-        return bosons, fermions
+    def _moments(self, c: float) -> list[_Moments]:
+        sides = self._sides(self._kernels(c, order=1))
+        return [_moments(w, a, b) for w, (a, b) in zip(self._weights, sides, strict=True)]
 
     def _kernels(self, c: float, *, order: int) -> tuple[Array, Array]:
-        s = math.sqrt(c / self.beta - (0.0 if self._blur is None else self._blur.variance))
-        (r, t), (z_r, z_t) = self._at, self._on if self._blur is None else self._blur.on
+        s = math.sqrt(c / self.beta - self._variance)
+        (r, t), (z_r, z_t) = self._at, self._on
         along_r = gaussian_kernels(r, z_r, s, order=order, depth=self._depth, lift=_LIFT / 2)
-        if t is r and z_t is z_r:
+        if self._alike:
             return along_r, along_r
         return along_r, gaussian_kernels(t, z_t, s, order=order, depth=self._depth, lift=_LIFT / 2)
 
-    def _by_kind(self, table: Array) -> tuple[Array, Array]:
-        """A table as each kind needs it: axis a first."""
-        table = table if self._blur is None else self._blur(table)
-        return table[0], table[1].T
+    def _by_kind(self, table: Array) -> list[Array]:
+        """A table with axis a first, both kinds together where they have the same kernels."""
+        bosons, fermions = table[:1], table[1:].transpose(0, 2, 1)
+        return [np.concatenate([bosons, fermions])] if self._alike else [bosons, fermions]
 
-    def _pairs(self, kernels: Sequence[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Kernels along r and t as kernels along a and b, of both kinds."""
+    def _sides(self, kernels: Sequence[Array]) -> list[tuple[Array, Array]]:
+        """Kernels along r and t as kernels along a and b, of bosons and of fermions, or of both."""
         (r, t), (part_r, part_t) = kernels, self._parts
-        return (r[..., part_r, :], t), (t[..., part_t, :], r)
+        sides = [(r[..., part_r, :], t), (t[..., part_t, :], r)]
+        return sides[:1] if self._alike else sides
 
-    def _grid(self, bosons: Array, fermions: Array) -> Array:
-        """What is known on a × b of each kind, on r × t of both."""
+    def _grid(self, one: Sequence[Array], other: Sequence[Array] | None = None) -> Array:
+        """What is known on a × b, on r × t: of bosons from ``one``, of fermions from ``other``."""
         grid = np.zeros((2, *(axis.nodes.size for axis in self._at)))
-        grid[0, self._parts[0]] = bosons
-        grid[1, :, self._parts[1]] = fermions.T
+        grid[0, self._parts[0]] = one[0][0]
+        grid[1, :, self._parts[1]] = (one if other is None else other)[-1][-1].T
         return grid
+
+    def _turned(self, a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array]:
+        """What is known along a and along b, along r and t."""
+        return self._grid(a, b), self._grid(b, a)
 
 
 def _between(nodes: Array, end: float) -> slice:
@@ -466,10 +516,11 @@ def _between(nodes: Array, end: float) -> slice:
     return slice(*(int(i) for i in np.searchsorted(nodes, (-end, end))))
 
 
-def _moments(weight: Array, a: Array, b: Array) -> _Moments:
-    # Both orders in one product: large matrices multiply faster.
-    left = a.reshape(-1, a.shape[2]) @ weight
-    left, left1 = left[: a.shape[1]], left[a.shape[1] :]
-    Z = left @ b.reshape(-1, b.shape[2]).T
-    Z, Z_b = np.maximum(Z[:, : b.shape[1]], _TINY), Z[:, b.shape[1] :]
-    return _Moments(a, b, left, left1, Z, (left1 @ b[0].T) / Z, Z_b / Z)
+def _moments(weights: Array, a: Array, b: Array) -> _Moments:
+    # Both orders, and all kinds, in one product: large matrices multiply faster.
+    count = a.shape[1]
+    left = a.reshape(-1, a.shape[2]) @ weights
+    both = left @ b[0].T
+    left, left1 = left[:, :count], left[:, count:]
+    Z = np.maximum(both[:, :count], _TINY)
+    return _Moments(a, b, left, left1, Z, both[:, count:] / Z, (left @ b[1].T) / Z)

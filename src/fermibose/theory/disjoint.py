@@ -4,8 +4,9 @@ Axes and channel are chosen from the widths of the two Gaussians of a state.
 """
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -13,10 +14,10 @@ from fermibose.theory.channel import (
     SQRT2,
     THIN,
     Axis,
-    Blur,
     Channel,
     GaussianChannel,
     Response,
+    kept_average,
     kept_table,
 )
 from fermibose.theory.deposit import deposit_step, deposited_table
@@ -136,16 +137,17 @@ def make_lattice(
     # Without symmetry there is no knowing where along t two minima compete.
     plain = coarseness * _PLAIN / steep
     t = r if folded else Axis.uniform(min(step, plain), reach, folded=False)
+    on, variance, least = (z_r, z_t), 0.0, Lattice.least
     if wide:
         table = deposited_table(problem, z_r, z_t, reach=z_reach, s=s, coarseness=coarseness)
+    elif coarseness < _ROUGH and _PAYS * z_step < THIN * s:
+        table, blur = kept_average(problem, z_r, z_t, _rung(s))
+        on, variance, least = blur.on, blur.variance, LEAST_BLURRED
     else:
         table = kept_table(problem, z_r, z_t)
-    pays = not wide and coarseness < _ROUGH and _PAYS * z_step < THIN * s
-    blur = Blur((z_r, z_t), s) if pays else None
     end = math.inf if everywhere else (tail + _MORE) * width
-    warm = GaussianChannel(table, problem.beta, at=(r, t), on=(z_r, z_t), blur=blur, end=end)
-    lattice = Lattice(r, t, warm, reach, tail, width, c, resolves, end=end)
-    return lattice if blur is None else replace(lattice, least=LEAST_BLURRED)
+    warm = GaussianChannel(table, problem.beta, at=(r, t), on=on, variance=variance, end=end)
+    return Lattice(r, t, warm, reach, tail, width, c, resolves, end=end, least=least)
 
 
 def _steps(problem: Problem, mean: float, width: float, s: float) -> tuple[float, float, float]:
@@ -192,12 +194,17 @@ def _contact(phi: Function, d_f: float) -> float:
 class Averages:
     """Averages over pairs and over the field ω."""
 
-    F: float  # E F
+    free: Callable[[], float]  # E F: most steps of the equations do without
     force: float  # E[y·∇F]
     force2: float  # E|∇F|²
     slope: float  # E[v·∇F]
     stiffness: float  # E[y·∇²F y]: how fast the force along the labels grows with m M
     residual: float = 0.0  # of what had to be solved on the way
+
+    @cached_property
+    def F(self) -> float:
+        """E F."""
+        return self.free()
 
 
 class PairMeasure:
@@ -206,39 +213,39 @@ class PairMeasure:
     def __init__(self, problem: Problem, r: Axis, t: Axis, *, M: float, Q: float) -> None:
         mean, width = SQRT2 * problem.m * M, problem.delta * math.sqrt(Q)
         self.width = width
-        self._kinds = np.array([problem.bosons, 1 - problem.bosons])
+        self._kinds = problem.bosons, 1 - problem.bosons
         # A boson pair has its mean along t and a fermion pair along r.
         self._r = [r.gaussian(0.0, width), r.gaussian(mean, width)]
         self._t = self._r[::-1] if t is r else [t.gaussian(mean, width), t.gaussian(0.0, width)]
 
     def mean(self, g: Array) -> float:
         """E g of a function even in r, g of shape (2, r, t)."""
-        return self._sum([r[0] @ x @ t[0] for r, t, x in zip(self._r, self._t, g, strict=True)])
+        return self._sum(*(r[0] @ x @ t[0] for r, t, x in zip(self._r, self._t, g, strict=True)))
 
-    def along_labels(self, g_r: Array, g_t: Array) -> float:
-        """E[y₁g₁ + y₂g₂] of a vector field: √2 y g_t for bosons, √2 y g_r for fermions."""
-        boson = self._r[0][0] @ g_t[0] @ self._t[0][1]
-        return SQRT2 * self._sum([boson, self._r[1][1] @ g_r[1] @ self._t[1][0]])
+    def forces(self, g_r: Array, g_t: Array) -> tuple[float, float, float]:
+        """E[y₁g₁ + y₂g₂] of a vector field, E[v·g], and its part along the labels, E[(y·v)(y·g)].
 
-    def along_noise(self, g_r: Array, g_t: Array) -> tuple[float, float]:
-        """E[v·g] of a vector field, and its part along the labels, E[(y·v)(y·g)]."""
-        r_part = [r[2] @ g @ t[0] for r, t, g in zip(self._r, self._t, g_r, strict=True)]
-        t_part = [r[0] @ g @ t[2] for r, t, g in zip(self._r, self._t, g_t, strict=True)]
-        total = self._sum(r_part) + self._sum(t_part)
-        return total, 2 * self._sum([t_part[0], r_part[1]])
+        Along the labels is along t for bosons and along r for fermions, by √2.
+        """
+        (r_b, r_f), (t_b, t_f) = self._r, self._t
+        bosons, fermions = r_b[0] @ g_t[0], g_r[1] @ t_f[0]
+        labels = self._sum(bosons @ t_b[1], r_f[1] @ fermions)
+        along = self._sum(bosons @ t_b[2], r_f[2] @ fermions)
+        across = self._sum(r_b[2] @ g_r[0] @ t_b[0], r_f[0] @ g_t[1] @ t_f[2])
+        return SQRT2 * labels, along + across, 2 * along
 
-    def _sum(self, kinds: list[float]) -> float:
-        return float(self._kinds @ np.array(kinds))
+    def _sum(self, bosons: float, fermions: float) -> float:
+        return float(self._kinds[0] * bosons + self._kinds[1] * fermions)
 
 
 def averages(channel: Channel, measure: PairMeasure, *, c: float) -> Averages:
     """Everything the saddle-point equations need, at stiffness c = Δ²χ."""
     pair = channel.effective(c)
-    F, g_r, g_t, force2 = pair.weighted
-    slope, label_slope = measure.along_noise(g_r, g_t)
+    g_r, g_t, force2 = pair.weighted
+    force, slope, label_slope = measure.forces(g_r, g_t)
     return Averages(
-        F=measure.mean(F),
-        force=measure.along_labels(g_r, g_t),
+        free=lambda: measure.mean(pair.weighted_F),
+        force=force,
         force2=measure.mean(force2),
         slope=slope,
         stiffness=label_slope / measure.width,

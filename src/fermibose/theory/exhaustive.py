@@ -191,15 +191,19 @@ class Exhaustive:
         """All that the equations need; each average over a pair is twice that over a sample."""
         now = self.potentials(state)
         weight, v = now.field.weight[:, None] * self._shares, now.field.v[:, None]
-        F = now.lowest + (_LIFT - np.log(now.Z)) / self.problem.beta
         force = self._force(now)
         slope = 2 * float((weight * v * force).sum())
-        # With h not yet quite that of ρ, the error of this form is of second order.
-        pairs = self._sum(now.mass * (self._potentials(now.mass) - 2 * now.h))
+
+        def free() -> float:
+            F = now.lowest + (_LIFT - np.log(now.Z)) / self.problem.beta
+            # With h not yet quite that of ρ, the error of this form is of second order.
+            pairs = self._sum(now.mass * (self._potentials(now.mass) - 2 * now.h))
+            return 2 * float((weight * F).sum()) + pairs
+
         # Rounding must not break the symmetry.
         along_labels = 0.0 if is_symmetric(self.problem, state) else float((weight * force).sum())
         return Averages(
-            F=2 * float((weight * F).sum()) + pairs,
+            free=free,
             force=2 * along_labels,
             force2=2 * float((weight * force**2).sum()),
             slope=slope,

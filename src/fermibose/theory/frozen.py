@@ -38,7 +38,7 @@ class Frozen:
         force = sum(kind.share * kind.y * average.force for kind, average in each)
         slope = 2 * now.mean("slope")
         return Averages(
-            F=2 * now.functional,
+            free=lambda: 2 * now.functional,
             force=0.0 if is_symmetric(self.problem, state) else 2 * force,
             force2=2 * now.mean("force2"),
             slope=slope,

@@ -57,7 +57,7 @@ class MoreauChannel:
         force2 = grad_r**2 + grad_t**2
         F = local.H + c / 2 * force2
         share, kink = _beside(self._axes[0], F, grad_r, _resolvent(local, c).rr, z_r, z_t)
-        return Effective(F, grad_r, grad_t, force2, share, kink)
+        return Effective(lambda: F, grad_r, grad_t, force2, share, kink)
 
     def response(self, c: float) -> Response:
         """∇²F away from the jumps, and what they add with growing β."""
@@ -67,8 +67,8 @@ class MoreauChannel:
 
     def energy(self, c: float) -> Array:
         """H(z*) = F − c|∇F|²/2, which jumps with ∇F."""
-        F, _, _, force2 = self.effective(c).weighted
-        return F - c / 2 * force2
+        pair = self.effective(c)
+        return pair.weighted_F - c / 2 * pair.weighted[2]
 
     def lost(self, c: float) -> None:
         """Nothing is: there is no Z."""

@@ -328,18 +328,17 @@ def stability_of(saddle: SaddleEquations, overlaps: Overlaps) -> Stability:
     return Stability(float(lowest), float(reduced[1, 1]), float(freezing))
 
 
-def at_eigenvalue(saddle: SaddleEquations, overlaps: Overlaps) -> tuple[float, float]:
-    """AT of a state on a saddle point's nodes, and what it changes on every second node.
+def at_eigenvalue(problem: Problem, nodes: Ensemble, state: Overlaps) -> tuple[float, float]:
+    """AT of a state on some nodes, and what it changes on every second node.
 
     The change is far above the error of a rule that converges as fast as this one. AT is infinite
     where it grows with β.
     """
-    problem, (ensemble, state) = saddle.problem, saddle.at(overlaps)
-    scale = problem.load * problem.delta**4 * overlaps.chi**2
-    if scale * ensemble.growth(state) > _GROWTH:
+    scale = problem.load * problem.delta**4 * state.chi**2
+    if scale * nodes.growth(state) > _GROWTH:
         return math.inf, 0.0
-    at = scale * ensemble.curvature(state)
-    return at, abs(at - scale * ensemble.thin_curvature(state))
+    at = scale * nodes.curvature(state)
+    return at, abs(at - scale * nodes.thin_curvature(state))
 
 
 def resolved_at(saddle: SaddleEquations, overlaps: Overlaps) -> tuple[float, float]:
@@ -348,12 +347,13 @@ def resolved_at(saddle: SaddleEquations, overlaps: Overlaps) -> tuple[float, flo
     Squares of ∇²F are sharper than the forces that the equations average: where minima compete off
     the axes or in a narrow, cold field, a lattice good for M and q is too coarse for AT.
     """
-    at, error = at_eigenvalue(saddle, overlaps)
-    for fineness in () if saddle.problem.zero_temperature else _FINENESS:
-        if error <= _AT_TOLERANCE * at or saddle.at(overlaps)[0].full:
+    problem, (nodes, state) = saddle.problem, saddle.at(overlaps)
+    at, error = at_eigenvalue(problem, nodes, state)
+    for fineness in () if problem.zero_temperature else _FINENESS:
+        if error <= _AT_TOLERANCE * at or nodes.full:
             break
-        saddle = SaddleEquations(saddle.problem, fineness=fineness)
-        at, error = at_eigenvalue(saddle, overlaps)
+        nodes = ensemble(problem, state, coarseness=1.0, fineness=fineness)
+        at, error = at_eigenvalue(problem, nodes, state)
     return at, error
 
 

@@ -228,7 +228,7 @@ def cluster_averages(problem: Problem, clusters: Clusters, lattice: Lattice) -> 
     levels = Levels(problem, clusters, lattice)
     return ClusterAverages(
         outer=levels.averages(),
-        force2=levels.mean(levels.inner.weighted[3]),
+        force2=levels.mean(levels.inner.weighted[2]),
         F=levels.mean(levels.inner.F),
     )
 
