@@ -173,7 +173,7 @@ def test_equations_are_derivatives_of_the_free_energy():
     problem = Problem()
     point = {"M": 1.0, "q0": 1.50, "q1": 1.56, "chi1": 5.5, "y": 20.0, "beta": 50.0}
     lattice = make_lattice(
-        problem, Overlaps(1.0, 1.56, 5.5), widest=0.03, coarseness=0.8, whole=True
+        problem, Overlaps(1.0, 1.56, 5.5), widest=0.03, coarseness=0.8, everywhere=True
     )
 
     def f(q=None, **moved):
@@ -274,7 +274,7 @@ def test_eigenvalues_are_the_second_variation_with_two_steps(delta, level):
 
     def curvature(eta):
         widest = problem.delta * math.sqrt(eta) / 1.6
-        lattice = make_lattice(problem, Overlaps(c.M, c.q1, c.chi1), widest=widest, whole=True)
+        lattice = make_lattice(problem, Overlaps(c.M, c.q1, c.chi1), widest=widest, everywhere=True)
         lower = middle - eta * (high - y) / (high - low)
         upper = middle + eta * (y - low) / (high - low)
         if level == "between":

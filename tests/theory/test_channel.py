@@ -282,6 +282,6 @@ def test_fields_that_end_where_they_have_no_mean(phi):
 
 def test_a_lattice_is_not_good_for_a_field_that_goes_beyond_its_end():
     problem, narrow, wider = Problem(), Overlaps(2.0, 4.2, 3.0), Overlaps(1.3, 6.3, 3.0)
-    assert make_lattice(problem, narrow, whole=True).covers(problem, wider)
+    assert make_lattice(problem, narrow, everywhere=True).covers(problem, wider)
     assert make_lattice(problem, narrow).covers(problem, narrow)
     assert not make_lattice(problem, narrow).covers(problem, wider)

@@ -33,7 +33,7 @@ def test_at_is_the_second_variation_of_the_broken_free_energy(x, change):
 
     def curvature(eta):
         widest = problem.delta * math.sqrt(eta) / 2.2
-        lattice = make_lattice(problem, overlaps, widest=widest, whole=True)
+        lattice = make_lattice(problem, overlaps, widest=widest, everywhere=True)
         measure = PairMeasure(problem, lattice.r, lattice.t, M=s.M, Q=s.Q)
         flat = symmetric_energy(problem, overlaps, averages(lattice.channel, measure, c=c))
         q1 = s.Q + x * eta
