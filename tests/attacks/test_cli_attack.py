@@ -310,3 +310,20 @@ def test_an_audit_says_how_to_go_on_and_tidies_up(model, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.json", "audit.png"]
     result = CliRunner().invoke(app, [str(part) for part in command])
     assert "already holds audit.json" in str(result.exception)
+
+
+def test_numbers_are_on_disk_before_they_are_printed(model, tmp_path, monkeypatch):
+    from fermibose.attacks import Audit
+
+    def closed(*_, **__):
+        raise BrokenPipeError
+
+    found = Audit(ThreatModel(), 20, 1.0, 0.5, (), {})
+    monkeypatch.setattr("fermibose.attacks.audit", lambda *_, **__: found)
+    monkeypatch.setattr("fermibose.attacks.draw_audit", lambda *_: None)
+    monkeypatch.setattr("fermibose.cli.options.console.print", closed)
+    for command in ("attack", "audit"):
+        options = (model, "--data", "digits", "--per-class", 2, "--output", tmp_path / command)
+        CliRunner().invoke(app, [command, *map(str, options)])
+        record = json.loads((tmp_path / command / f"{command}.json").read_text())
+        assert ("curve" in record) == (command == "attack")

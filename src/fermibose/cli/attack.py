@@ -127,14 +127,16 @@ def attack(
         say(f"interrupted; {kept}")
         raise typer.Exit(130) from None
     record["curve"] = curve.as_dict()
-    _print_results(model, dataset, results)
     curves = {f"{curve.attack}, area {robustness_area(curve):.1f}": curve}
     if certify:
         record["certificate"] = proved.as_dict()
         curves["proved for any attack"] = proved.curve(curve.epsilons)
-        _print_proved(float(proved.accuracy(eps)[0]), threat)
+    # On disk before a word is printed: who reads the words may close the pipe
     write_json(output / RECORD, record)
     figures = _draw(net, dataset, curves, results, output)
+    _print_results(model, dataset, results)
+    if certify:
+        _print_proved(float(proved.accuracy(eps)[0]), threat)
     say(f"written to {output}: {RECORD}, {', '.join(figures)}")
     return record
 
@@ -275,6 +277,10 @@ def audit(
         kept = f"{checkpoint} keeps what is done. The same command goes on from there."
         say(f"interrupted; {kept if checkpoint.exists() else 'nothing is done yet'}")
         raise typer.Exit(130) from None
+    record = identity(model, dataset) | found.as_dict() | {"certified_accuracy": proved}
+    write_json(output / AUDIT, record)
+    draw_audit(found, output / "audit.png")
+    checkpoint.unlink(missing_ok=True)  # not before everything is on disk
     table = Table(title=title(model, dataset))
     table.add_column("check")
     table.add_column("", justify="center")
@@ -288,9 +294,5 @@ def audit(
         console.print(escape(unproved), soft_wrap=True)
     else:
         _print_proved(proved, threat)
-    record = identity(model, dataset) | found.as_dict() | {"certified_accuracy": proved}
-    write_json(output / AUDIT, record)
-    draw_audit(found, output / "audit.png")
-    checkpoint.unlink(missing_ok=True)  # not before everything is on disk
     say(f"written to {output}: {AUDIT}, audit.png")
     return record
