@@ -25,8 +25,8 @@ from fermibose.machine import (
     Rescaling,
     Streamed,
     evaluate,
+    inputs,
     memory_of,
-    sources,
     train,
 )
 
@@ -166,7 +166,7 @@ RECIPES = {
 def test_inputs_train_to_the_same_bits_wherever_they_are(name, tmp_path, monkeypatch):
     expected = train(X, Y, RECIPES[name], test=(X[:99], Y[:99]))
     kinds = held_elsewhere(tmp_path)
-    monkeypatch.setattr("fermibose.machine.inputs.HELD", 0)
+    monkeypatch.setattr(inputs, "HELD", 4 * 62 * len(X))  # inputs stay, representations are held
     for kind, (x, y) in kinds.items():
         found = train(x, y, RECIPES[name], test=(X[:99], Y[:99]))
         for key, value in expected.net.state_dict().items():
@@ -180,7 +180,7 @@ def test_representations_computed_each_time_are_those_that_are_held(monkeypatch)
     """Up to rounding: a GEMM may group a row's sums by the rows that it stands beside."""
     recipe = RECIPES["cross-entropy"]
     expected = train(X, Y, recipe).net.state_dict()
-    monkeypatch.setattr(sources, "HELD", 0)
+    monkeypatch.setattr(inputs, "HELD", 0)
     found = train(X, Y, recipe).net.state_dict()
     assert torch.equal(found["layers.0.weight"], expected["layers.0.weight"])
     for key, value in expected.items():
@@ -192,10 +192,9 @@ def test_representations_computed_each_time_are_those_that_are_held(monkeypatch)
 def test_a_readout_found_in_passes_is_that_of_all_at_once(readout, classes, monkeypatch):
     recipe = Recipe(hidden=(50,), epochs=1, readout=readout, class_weight=classes)
     expected = train(X, Y, recipe).net
-    monkeypatch.setattr(sources, "HELD", 0)
-    monkeypatch.setattr("fermibose.machine.inputs.HELD", 0)
+    monkeypatch.setattr(inputs, "HELD", 0)
     monkeypatch.setattr("fermibose.machine.training.HELD", 0)
-    monkeypatch.setattr(sources, "ROWS", 16)  # many blocks
+    monkeypatch.setattr(inputs, "ROWS", 16)  # many blocks
     found = train(X, Y, recipe).net
     with torch.no_grad():
         images = torch.tensor(X)
@@ -219,7 +218,7 @@ def test_copies_of_keys_are_the_same_in_every_pass(monkeypatch):
 
 
 def test_a_survey_in_blocks_is_that_of_the_whole(monkeypatch):
-    monkeypatch.setattr(sources, "ROWS", 3)
+    monkeypatch.setattr(inputs, "ROWS", 3)
     survey = Streamed(X - 0.25).survey
     whole = torch.tensor(X - 0.25)
     assert (survey.low, survey.high) == (float(whole.min()), float(whole.max()))
@@ -253,7 +252,7 @@ def test_what_was_written_to_a_private_mapping_is_kept(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", X)
     mine = np.load(tmp_path / "x.npy", mmap_mode="c")
     mine[0] = 0.5
-    monkeypatch.setattr(sources, "TOUCHED", 0)
+    monkeypatch.setattr(inputs, "TOUCHED", 0)
     rows = torch.arange(3)
     assert torch.equal(Streamed(mine).rows(rows), Streamed(mine).rows(rows))
     assert mine[0].tolist() == [0.5] * 784

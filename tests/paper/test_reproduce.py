@@ -357,7 +357,7 @@ def test_the_verdict_on_fgsm_says_what_a_single_step_misses():
 
 def test_scales():
     full = scale.full("nowhere")
-    assert full.sweep == pytest.approx(published.against_d_f()["d_F"])
+    assert full.fine == pytest.approx(published.against_d_f()["d_F"])
     assert set(published.CURVES_D_F) | {0.455, 0.9, 1.1} <= set(full.coarse)
     assert (full.seeds, full.published_split) == (5, True)
     assert not scale.quick().published_split
