@@ -12,7 +12,7 @@ MUTANTS = [
     ("near-duplicates in float32", "fermibose/machine/pair_loss.py", "h.to(widest(h.device))", "h.to(torch.float32)", "tests/machine/test_pair_loss.py"),
     ("loss counts a sample as a pair", "fermibose/machine/queries.py", "for p in (pairs, same & pairs)", "for p in (pairs, same)", "tests/machine/test_pair_loss.py"),
     ("near-duplicates of a layer", "fermibose/machine/local_rule.py", "COMMON = 1e-3", "COMMON = -1.0", "tests/machine/test_local_rule.py"),
-    ("a layer rounds under autocast", "fermibose/machine/local_rule.py", 'if torch.is_autocast_enabled("cpu"):', "if False:", "tests/machine/test_local_rule.py"),
+    ("a layer rounds under autocast", "fermibose/machine/cores.py", "torch.mm(a[r], b[:, c], out=result[r, c])", "result[r, c] = a[r] @ b[:, c]", "tests/machine/test_local_rule.py::test_a_layer_learns_the_same_under_autocast"),
     ("digits lost to a common offset", "fermibose/machine/pair_loss.py", "wide = wide - wide.mean(0)", "wide = wide + 1e6", "tests/machine/test_pair_loss.py"),
     ("labels that are no numbers", "fermibose/machine/local_rule.py", "if labels.is_floating_point() or labels.is_complex():", "if False:", "tests/machine/test_pair_loss.py"),
     ("slope of (1+tanh)/2", "fermibose/machine/local_rule.py", "return grad.mul_(2)", "return grad", "tests/machine/test_local_rule.py"),

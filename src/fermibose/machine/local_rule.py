@@ -355,16 +355,13 @@ class LocalDense(LocalLayer, Dense):
 
         As in :meth:`LocalLayer.learn_from`; the paper's energy of the pairs of one batch is done in
         place, without a tape, on a CPU. Computed in the precision of the weights, also under
-        autocast.
+        autocast, which leaves products into a given place alone.
         """
         elsewhere = x.device.type not in ("cpu", "meta")
         shared = queries.get("ranks", ALONE).count > 1
         asked = queries.get("perturbed") is not None
         if elsewhere or shared or asked or isinstance(energy, FreeEnergy):
             return super().learn_from(x, labels, energy, activity=activity, **queries)
-        if torch.is_autocast_enabled("cpu"):
-            with torch.autocast("cpu", enabled=False):
-                return self.learn_from(x, labels, energy, activity=activity)
         h = self.activation.apply_(Dense.forward(self, x))
         force, report = pair_force(h, labels, energy)
         if activity:
