@@ -645,6 +645,7 @@ def test_an_energy_of_ones_own_is_known_by_its_kind_and_its_formula(data, tmp_pa
     train(*data, with_(SMALL, energy=first), checkpoint=file)
     again = train(*data, with_(SMALL, energy=first), checkpoint=file)
     assert same_bits(weights(again), weights(train(*data, with_(SMALL, energy=first))))
+    assert again.net.info["recipe"]["energy"]["kind"] == "Stronger"
 
     @dataclasses.dataclass(frozen=True)
     class Stronger(PairEnergy):  # the same name with another formula

@@ -70,7 +70,7 @@ MUTANTS = [
     ("newcomer: weights of ridge linear in the residual", "fermibose/machine/readouts.py", "part = s.sqrt() * (part - h_mean)", "part = s * (part - h_mean)", "tests/test_estimator.py::test_a_weighted_ridge_is_that_of_duplicated_samples"),
     ("newcomer: means of a weighted ridge unweighted", "fermibose/machine/readouts.py", "_total((s * part).sum(0) for", "_total(part.sum(0) for", "tests/test_estimator.py::test_a_weighted_ridge_is_that_of_duplicated_samples"),
     ("newcomer: weighted kernel ridge upside down", "fermibose/machine/readouts.py", "spec.penalty / shares(keys, weights)", "spec.penalty * shares(keys, weights)", "tests/test_estimator.py::test_a_weighted_kernel_ridge_minimises_the_weighted_error"),
-    ("checkpoint of another kind of energy", "fermibose/machine/recipe.py", "return fields if type(value) is PairEnergy else", "return fields if isinstance(value, PairEnergy) else", "tests/machine/test_training.py"),
+    ("an energy of one's own told as the paper's", "fermibose/machine/recipe.py", "return fields if type(value) is PairEnergy else", "return fields if isinstance(value, PairEnergy) else", "tests/machine/test_training.py::test_an_energy_of_ones_own_is_known_by_its_kind_and_its_formula"),
     ("checkpoint of an energy with another formula", "fermibose/machine/recipe.py", "if (code := _code_of(each)) is not None]", "if (code := None) is not None]", "tests/machine/test_training.py"),
     ("cores: work inside work answers for the rest", "fermibose/machine/cores.py", "before = _crew.set(None)", "before = _crew.set(crew)", "tests/machine/test_cores.py"),
     ("cores: helpers keep denormals", "fermibose/machine/cores.py", "        torch.set_flush_denormal(True)\n", "", "tests/machine/test_cores.py"),
