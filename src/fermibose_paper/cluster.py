@@ -30,7 +30,7 @@ _STARTS = 3  # of the workers of this machine
 _ATTEMPTS = 2  # of a job whose worker died
 _CHUNK_SECONDS = 0.1  # jobs that are quicker travel together; benchmarks/sweep.py measures the rate
 _CHUNK = 100  # at the most
-_PATIENCE = 15.0  # seconds for a scheduler to answer, and for it to have workers
+_PATIENCE = 15.0  # seconds for a scheduler to answer, to have workers, and to start one anew
 _POLL = 0.5  # seconds between looks at workers and at the clock
 
 
@@ -256,7 +256,11 @@ class _Work:
             del self.running[future]
             future.cancel()
             with suppress(ValueError):  # of a worker that nobody watches over
-                self.client.restart_workers([busy[future.key]], raise_for_error=False)
+                # Dask waits for as many workers as it had counted, one that was just leaving among
+                # them, for two minutes if it may; one that is late comes all the same.
+                self.client.restart_workers(
+                    [busy[future.key]], timeout=_PATIENCE, raise_for_error=False
+                )
             if len(chunk) > 1:  # one of them is the slow one
                 self.again += chunk
             else:
