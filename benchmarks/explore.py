@@ -46,7 +46,7 @@ def walk(pairing, cold):
         answer = desk.quick(problem)
         page(answer)
         times.append(time.process_time() - begun)
-        settled += answer.state is not None and answer.state.settled
+        settled += answer.state is not None and answer.state.converged
         try:
             desk._remember(solve(problem, desk._last))
         except FermiboseError as error:

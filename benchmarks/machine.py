@@ -403,7 +403,7 @@ def meeting():
         seconds = []
         for _ in range(2000):
             start = time.perf_counter()
-            cores.spread(lambda _: None, (0, 1))
+            cores.on_threads(lambda _: None, (0, 1))
             seconds.append(time.perf_counter() - start)
     a, b = torch.rand(256, 256), torch.rand(256, 128)  # PRODUCTS
     product = min(_timed(lambda: a @ b, 10) for _ in range(50))
