@@ -265,6 +265,7 @@ def _line(description: str, total: int) -> Iterator[Advance]:
         yield advance
     finally:
         later.cancel()
+        later.join()  # at once, or when its line is out: nothing speaks after the work
         at_work.pop()
 
 
