@@ -180,4 +180,4 @@ def test_commands_of_the_pages_are_ones_that_fbm_takes(words):
         rest = [*context._protected_args, *context.args]
         if rest:
             name, command, rest = outer.resolve_command(context, rest)
-            command.make_context(name, rest)
+            assert command.make_context(name, rest).info_name == name
