@@ -493,10 +493,10 @@ def test_the_help_breaks_no_word_at_80_columns(command):
 
 
 def help_at(width, command):
-    """As it is printed on a terminal of so many columns, without the lines around it."""
-    environment = os.environ | {"TERMINAL_WIDTH": str(width), "COLUMNS": str(width)}
-    call = [sys.executable, "-m", "fermibose", command, "--help"]
-    return subprocess.run(call, env=environment, capture_output=True, text=True, check=True).stdout
+    """As it is printed on a terminal of so many columns."""
+    with pytest.MonkeyPatch.context() as terminal:
+        terminal.setattr("typer.rich_utils.MAX_WIDTH", width)
+        return run(command, "--help")
 
 
 def test_the_steps_of_pgd_in_the_help_are_those_it_takes():

@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from fermibose.machine.readouts import (
     gaussian_kernel,
     solve_ridge,
 )
+from fermibose.machine.recipe import Preset
 
 QUICK = {
     "hidden": (30,),
@@ -46,7 +48,7 @@ QUICK = {
     [
         FermiBoseClassifier(),
         FermiBoseTransformer(),
-        *(FermiBoseClassifier(preset=name) for name in ("paper", "table", "robust", "accurate")),
+        *(FermiBoseClassifier(preset=name, epochs=20) for name in get_args(Preset)),  # to be quick
     ]
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
