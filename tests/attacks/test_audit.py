@@ -435,8 +435,10 @@ def test_an_audit_makes_a_victim_of_each_net_once(net, few, given, monkeypatch, 
             importlib.import_module(f"fermibose.attacks.{module}"), "victim_of", counted
         )
     rival = nn.Linear(64, 10) if given else None
-    audit(net, *few, THREAT, rival=rival, square_queries=1)
+    found = audit(net, *few, THREAT, rival=rival, square_queries=1)
     assert entered == ([net, rival] if given else [net])
+    (asked,) = (check for check in found.checks if check.name == "white box beats transfer")
+    assert ("examples of an independent net" in asked.evidence) is given
 
 
 def test_features_are_what_enters_the_last_product_whatever_it_is_called(net, images):

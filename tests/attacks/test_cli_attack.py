@@ -294,6 +294,7 @@ def test_ctrl_c_before_anything_is_done_promises_nothing(model, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("by_pgd")
 def test_an_audit_says_how_to_go_on_and_tidies_up(model, tmp_path, monkeypatch):
     asked = auditing._asked
 

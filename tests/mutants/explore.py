@@ -26,7 +26,7 @@ MUTANTS = [
     ("explore: a failed check passed", "fermibose/explore/audit_page.py", 'c["passed"] is False', 'c["passed"] is None', "tests/explore/test_audit_page.py"),
     ("explore: audits of any length", "fermibose/explore/audit_page.py", "if path.stat().st_size > LONGEST:", "if False:", "tests/explore/test_audit_page.py"),
     ("explore: maps upside down", "fermibose/explore/drawing.py", 'colormaps["cividis"](values[::-1] / top)', 'colormaps["cividis"](values / top)', "tests/explore/test_drawing.py"),
-    ("explore: no token", "fermibose/explore/serve.py", '"--token"),', '"--no-token"),', "tests/explore/test_serve.py::test_without_the_token_nothing_is_shown"),
+    ("explore: no token", "fermibose/explore/serve.py", '"--token"),\n        *("--token-password-file", "-", "--no-sandbox"),', '"--no-token", "--no-sandbox"),', "tests/explore/test_serve.py::test_without_the_token_nothing_is_shown"),
     ("explore: every interface", "fermibose/explore/serve.py", 'HOST = "127.0.0.1"', 'HOST = "0.0.0.0"', "tests/explore/test_serve.py::test_it_listens_on_the_loopback_interface_only"),
     ("explore: my notebook overwritten", "fermibose/explore/serve.py", "if not path.exists():", "if True:", "tests/explore/test_serve.py::test_the_notebook_to_edit_is_a_copy_that_is_kept"),
     ("explore: Ctrl-C for all", "fermibose/explore/serve.py", ", start_new_session=True", "", "tests/explore/test_ending.py::test_ctrl_c_ends_it_without_a_word"),
