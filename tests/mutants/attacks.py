@@ -69,7 +69,7 @@ MUTANTS = [
     ("attack: chance excuses failure", "fermibose/attacks/binarisation.py", "if passed and found.by_chance", "if found.by_chance", "tests/attacks/test_audit.py"),
     ("attack: random points miscounted", "fermibose/attacks/binarisation.py", "by_chance += int(misclassified(logits, label).any())", "by_chance += int(misclassified(logits, label).all())", "tests/attacks/test_audit.py"),
     ("attack: one precision compared with itself", "fermibose/attacks/victim.py", "if dtype == self.x.dtype:", "if True:", "tests/attacks/test_audit.py"),
-    ("attack: a given rival not asked", "fermibose/attacks/audit.py", "partial(black_box.transfer, rival=rival)", "partial(black_box.transfer, rival=None)", "tests/attacks/test_audit.py"),
+    ("attack: a given rival not asked", "fermibose/attacks/audit.py", "partial(black_box.transfer, rival=rival)", "partial(black_box.transfer, rival=None)", "tests/attacks/test_audit.py::test_an_audit_makes_a_victim_of_each_net_once"),
     ("attack: refused only when its turn comes", "fermibose/cli/attack.py", "check_attack(_FUNCTIONS[name], threat)", "pass", "tests/attacks/test_cli_attack.py"),
     ("attack: what is inconclusive unmentioned", "fermibose/attacks/audit.py", '; inconclusive: {unclear}" if unclear', '" if unclear', "tests/attacks/test_audit.py"),
     ("attack: jumps explained", "fermibose/attacks/faithful.py", "changes, said = f.diff(dim=1), (slope[:, 1:] + slope[:, :-1]) / 2", "said = changes = (slope[:, 1:] + slope[:, :-1]) / 2", "tests/attacks/test_faithful.py"),

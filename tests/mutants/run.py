@@ -19,7 +19,9 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 JUDGED = 100  # a process that dies before its tests ends with a small number
-PATIENCE = 200.0  # seconds; the slowest tests of a mutant take half of that on two busy cores
+PATIENCE = 400.0  # seconds; the slowest tests of a mutant take a third of that on two busy cores
+KILLED, HUNG = "killed", "killed (its tests did not end)"
+GREEN = "SURVIVES (the tests stayed green)"
 # Everything but the package itself is loaded once, by the process that those of the mutants are
 # forked from: it takes as long as the tests of many a mutant.
 FORKS = multiprocessing.get_context("forkserver")
@@ -46,25 +48,25 @@ def mutants() -> list[Mutant]:
     return [Mutant(path.stem, *m) for path in rooms for m in runpy.run_path(str(path))["MUTANTS"]]
 
 
-def survives(mutant: Mutant) -> str | None:
-    """Why the mutant is not killed, or None if the tests turn red."""
+def judged(mutant: Mutant) -> str:
+    """KILLED if the tests turn red, HUNG if they do not end in time, else why it survives."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         path = source / mutant.file
         text = path.read_text(encoding="utf-8")
         if mutant.old not in text:
-            return "its text is no longer in the source"
+            return "SURVIVES (its text is no longer in the source)"
         path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
         run = FORKS.Process(target=judge, args=(source, mutant.tests))
         run.start()
         run.join(PATIENCE)
         if run.is_alive():
             os.killpg(run.pid, signal.SIGKILL)
-            return None  # tests that hang are as good as red
+            return HUNG
     if run.exitcode == JUDGED + 1:
-        return None
-    return "the tests stayed green" if run.exitcode == JUDGED else "the tests did not run"
+        return KILLED
+    return GREEN if run.exitcode == JUDGED else "SURVIVES (the tests did not run)"
 
 
 def judge(source: Path, tests: str) -> None:
@@ -92,13 +94,12 @@ def main(selected: list[str]) -> int:
     os.environ["OMP_NUM_THREADS"] = "1"  # a mutant a core
     FORKS.set_forkserver_preload(LOADED)
     control = chosen[0]._replace(new=chosen[0].old)  # red means something if whole is green
-    if survives(control) != "the tests stayed green":
+    if judged(control) != GREEN:
         print(f"{control.tests} is red or does not run on the source as it is")
         return 1
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for mutant, reason in zip(chosen, pool.map(survives, chosen), strict=True):
-            survivors += reason is not None
-            outcome = f"SURVIVES ({reason})" if reason else "killed"
+        for mutant, outcome in zip(chosen, pool.map(judged, chosen), strict=True):
+            survivors += outcome not in (KILLED, HUNG)
             print(f"{mutant.room:8s} {mutant.name}: {outcome}", flush=True)
     print(f"{len(chosen)} mutants, {survivors} survive")
     return survivors
