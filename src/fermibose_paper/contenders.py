@@ -31,6 +31,7 @@ from fermibose.machine import (
     Pairing,
     Pointwise,
     Recipe,
+    SelfSupervised,
     preset,
     train,
     train_kernel_ridge,
@@ -174,6 +175,25 @@ OURS: dict[str, Contender] = {
             weight_decay=0.02,
         ),
     ),
+    "convolutions without labels": Contender(  # which only the readout has
+        "raw",
+        "local",
+        7,
+        Recipe(
+            hidden=(Conv(32), Conv(64, size=3)),
+            energy=(FreeEnergy(2.0), FreeEnergy(5.0)),
+            pairing=SelfSupervised((Affine(SHAPE),)),
+            image_shape=SHAPE,
+            activation="relu",
+            bias=True,
+            epochs=(15, 10),
+            batch_size=200,
+            learning_rate=0.005,
+            schedule="cosine",
+            weight_decay=0.0,
+            readout=KernelRidge(copies=5),
+        ),
+    ),
     "local convolutions, threshold": Contender(
         "threshold",
         "local",
@@ -197,7 +217,7 @@ OURS: dict[str, Contender] = {
     "local convolutions, threshold, Fashion": Contender(
         "fashion",
         "local",
-        18,
+        22,
         Recipe(
             hidden=(Pointwise(), Conv(32), Conv(64, size=3)),
             energy=(FreeEnergy(2.0), FreeEnergy(5.0), FreeEnergy(5.0)),
@@ -209,7 +229,7 @@ OURS: dict[str, Contender] = {
             learning_rate=(0.1, 0.01, 0.005),
             schedule="cosine",
             weight_decay=0.0,
-            readout=KernelRidge(copies=4),
+            readout=KernelRidge(1.0, copies=4),
         ),
     ),
 }  # fmt: skip

@@ -45,8 +45,6 @@ STRENGTHS = {
     "ℓ∞ 0.3": ThreatModel("linf", 0.3),
     "ℓ2 1.5": ThreatModel("l2", 1.5),
 }
-# Under PGD alone the other baselines look better than they are: ours has to beat them so.
-AUDITED = (*OURS, *(name for name in CONTENDERS if name.startswith("CNN, FGSM")))
 CERTIFIED = ("the paper's layers",)  # for the others there is no certificate
 PROVED = (0.01, 0.02, 0.03)  # ε of the certificate
 SEEDS = 3
@@ -60,9 +58,16 @@ CLAIMS: dict[str, dict[str, float]] = {
     "local convolutions": {"clean": 95.5, "ℓ∞ 0.1": 76},
     "local dense layer": {"clean": 93, "ℓ∞ 0.1": 72},
     "the paper's layers": {"clean": 86.5, "ℓ∞ 0.1": 42},
+    "convolutions without labels": {"clean": 95},
     "local convolutions, threshold": {"clean": 96, "ℓ∞ 0.1": 90, "ℓ∞ 0.2": 78},
     "local convolutions, threshold, Fashion": {"clean": 84, "ℓ∞ 0.1": 60},
 }
+# Those of which robustness is claimed. Under PGD alone the other baselines look better than they
+# are: ours has to beat them so.
+AUDITED = (
+    *(name for name, claims in CLAIMS.items() if "ℓ∞ 0.1" in claims),
+    *(name for name in CONTENDERS if name.startswith("CNN, FGSM")),
+)
 SAMPLE = ("the paper's layers", "kernel ridge")
 
 
