@@ -48,7 +48,7 @@ QUICK = {
     [
         FermiBoseClassifier(),
         FermiBoseTransformer(),
-        *(FermiBoseClassifier(preset=name, epochs=20) for name in get_args(Preset)),  # to be quick
+        *(FermiBoseClassifier(preset=name) for name in get_args(Preset)),
     ]
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

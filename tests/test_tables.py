@@ -93,7 +93,7 @@ def reached(model, make, seed):
     return balanced_accuracy_score(parts[3], model.predict(parts[1]))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", DATA | CURVED)
 def test_the_defaults_learn_it(name, seed):
     make = (DATA | CURVED)[name]

@@ -175,7 +175,7 @@ OURS: dict[str, Contender] = {
             weight_decay=0.02,
         ),
     ),
-    "convolutions without labels": Contender(  # which only the readout has
+    "convolutions without labels": Contender(  # its readout has them
         "raw",
         "local",
         7,

@@ -128,7 +128,6 @@ def test_an_honest_mlp_is_established_in_l2_too(digits, few):
 FALSE = "gradient is that of the answers"
 
 
-@pytest.mark.usefixtures("by_pgd")
 @pytest.mark.parametrize(
     ("mask", "caught_by"),
     [

@@ -19,7 +19,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 JUDGED = 100  # a process that dies before its tests ends with a small number
-PATIENCE = 400.0  # seconds; the slowest tests of a mutant take a third of that on two busy cores
+PATIENCE = 400.0  # seconds; the slowest tests of a mutant take less than half on two busy cores
 KILLED, HUNG = "killed", "killed (its tests did not end)"
 GREEN = "SURVIVES (the tests stayed green)"
 # Everything but the package itself is loaded once, by the process that those of the mutants are
