@@ -13,8 +13,9 @@ from pytorch_metric_learning.reducers import MeanReducer
 
 from fermibose import PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine import LocalDense, local_rule
+from fermibose.machine import LocalConv, LocalDense, cores, local_rule
 from fermibose.machine.local_rule import count_pairs, pair_force
+from fermibose.machine.loop import Adam
 
 energies = st.builds(
     PairEnergy,
@@ -181,6 +182,27 @@ def test_a_layer_learns_the_same_under_autocast():
         again = layers[1].learn_from(x, labels, PairEnergy(), activity=0.1)
     assert again == report
     assert torch.equal(layers[0].weight.grad, layers[1].weight.grad)
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda: LocalDense(40, 32, bias=True), lambda: LocalConv((1, 6, 7), 4)]
+)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_an_optimiser_moves_by_the_gradient_that_would_be_written(layer, autocast, monkeypatch):
+    monkeypatch.setattr(cores, "NUMBERS", 256)  # several pieces
+    x, labels = batch(8, 20, 42 if layer().units == 4 else 40, 3, torch.float32)
+    moved = []
+    for at_once in (False, True):
+        learner = layer()
+        learner.initialise(torch.Generator().manual_seed(0))
+        adam = Adam(learner.parameters(), learning_rate=0.01, weight_decay=0.1)
+        for _ in range(3):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                learner.learn_from(x, labels, PairEnergy(), optimiser=adam if at_once else None)
+            if not at_once:
+                adam.step()
+        moved.append(torch.cat([p.flatten() for p in learner.parameters()]))
+    assert torch.equal(*moved)
 
 
 @pytest.mark.parametrize(

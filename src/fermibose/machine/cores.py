@@ -121,26 +121,24 @@ def product(
     a: Tensor, b: Tensor, *, bias: Tensor | None = None, out: Tensor | None = None
 ) -> Tensor:
     """a b, or a b + bias, of two matrices; without a tape."""
-    rows, columns = len(a), b.shape[1]
-    if out is None:
-        out = a.new_empty(rows, columns)
-    result = out
-    every = slice(None)
-
-    def part(piece: tuple[slice, slice]) -> None:
-        r, c = piece
-        if bias is None:
-            torch.mm(a[r], b[:, c], out=result[r, c])
-        else:
-            torch.addmm(bias[c], a[r], b[:, c], out=result[r, c])
-
+    rows, columns = a.shape[0], b.shape[1]  # len() of a tensor takes time
+    result = a.new_empty(rows, columns) if out is None else out  # autocast leaves given ones alone
     number = pieces_of(rows * b.numel(), PRODUCTS)
     if number == 1:
-        part((every, every))
+        _product(a, b, bias, result)
     elif rows >= LONG:
         strips = cut(rows, min(number, pieces_of(rows, NARROW)))
-        on_threads(part, [(strip, every) for strip in strips])
+        on_threads(lambda r: _product(a[r], b, bias, result[r]), strips)
     else:
         strips = cut(columns, min(number, pieces_of(columns, NARROW)))
-        on_threads(part, [(every, strip) for strip in strips])
+        on_threads(
+            lambda c: _product(a, b[:, c], None if bias is None else bias[c], result[:, c]), strips
+        )
     return result
+
+
+def _product(a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    if bias is None:
+        torch.mm(a, b, out=out)
+    else:
+        torch.addmm(bias, a, b, out=out)

@@ -30,7 +30,7 @@ from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine.cores import on_threads, product
 from fermibose.machine.free_energy import FreeEnergy
-from fermibose.machine.loop import ALONE, Sharing
+from fermibose.machine.loop import ALONE, Adam, Sharing
 from fermibose.machine.queries import BLOCK, Energy, batch_forces
 
 # Entries of the B×B matrix that are held, 64 MB: rows of more are computed when their turn comes.
@@ -123,7 +123,7 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     counts = count_pairs(kinds)
     pairs = max(sum(counts), 1)
     gram, squares, common = _gram(h)
-    if squares.mean() - common < COMMON * squares.mean():
+    if (1 - COMMON) * float(squares.sum()) < size * common:
         h = h - h.mean(0)
         gram, squares, _ = _gram(h)
     squares = squares / units
@@ -132,11 +132,12 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     high, rows = max(STRIP // size, 1), max(BLOCK // size, 1)
     for top in range(0, size, high):  # the force on some rows needs no other rows' forces
         strip = product(h[top : top + high], h.T) if gram is None else gram
+        distances = strip.numpy()
         for start in range(top, min(top + high, size), rows):
             block = slice(start, min(start + rows, top + high))
             diagonal = slice(start, None, size + 1)  # of the flattened block
             same = kinds[block, None] == kinds
-            d2 = strip.numpy()[start - top : block.stop - top]
+            d2 = distances[start - top : block.stop - top]
             d2 *= -2 / units
             d2 += squares
             d2 += squares[block, None]
@@ -159,11 +160,12 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
 
 def _gram(h: Tensor) -> tuple[Tensor | None, npt.NDArray[Any], float]:
     """The Gram matrix of h unless it is too large to be held, |h_i|², and |⟨h⟩|²."""
-    size = len(h)
+    size = h.shape[0]
     if size**2 > STRIP:
         return None, h.square().sum(1).numpy(), float(h.mean(0).square().sum())
     gram = product(h, h.T)
-    return gram, gram.numpy().diagonal().copy(), float(gram.numpy().sum()) / size**2
+    products = gram.numpy()
+    return gram, products.diagonal().copy(), float(products.sum()) / size**2
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,7 @@ class LocalLayer(nn.Module, ABC):
         extra: bool = False,
         own: bool = False,
         ranks: Sharing = ALONE,
+        optimiser: Adam | None = None,
     ) -> PairReport:
         """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
 
@@ -249,6 +252,7 @@ class LocalLayer(nn.Module, ABC):
         as an adversary or a camera changed them, (B, …); they are the queries then, and x the keys.
         extra: x are queries too. own: a perturbed input and its own x are a boson pair. ranks: who
         shares the batch; x and perturbed are this rank's part of it, labels those of all.
+        optimiser: moves the parameters by that gradient at once; ``.grad`` may then stay as it was.
 
         The forces on the output are in closed form, and the chain rule carries them through this
         layer only.
@@ -256,23 +260,25 @@ class LocalLayer(nn.Module, ABC):
         check_labels(ranks.part(labels), len(x))
         inputs = x if perturbed is None else torch.cat([perturbed, x])
         parameters = list(self.requires_grad_(True).parameters())
+        # Halves would break the closed forms; the way back is in the precision of the way there.
         try:
-            with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-                heads = on_threads(lambda part: self.head(self(part)), inputs.split(CHUNK))
-            h = torch.cat([head.detach() for head in heads])
-            copies = h.view(-1, len(x), h.shape[1])  # perturbed rows, rows themselves
-            roles = {"perturbed": perturbed is not None, "extra": extra, "own": own}
-            counts = count_pairs(labels, **roles)
-            force, sums = batch_forces(copies, labels, energy, ranks, counts, **roles)
-            if activity:
-                here = ranks.share(len(labels))
-                acting = force[:, : here.stop - here.start]
-                size = len(copies) * len(labels) * h.shape[1]
-                acting.add_(copies[:, : acting.shape[1]].sign(), alpha=activity / size)
-            gradients = on_threads(
-                lambda part: torch.autograd.grad(part[0], parameters, part[1]),
-                zip(heads, force.flatten(0, 1).split(CHUNK), strict=True),
-            )
+            with torch.autocast(x.device.type, enabled=False):
+                with torch.enable_grad():
+                    heads = on_threads(lambda part: self.head(self(part)), inputs.split(CHUNK))
+                h = torch.cat([head.detach() for head in heads])
+                copies = h.view(-1, len(x), h.shape[1])  # perturbed rows, rows themselves
+                roles = {"perturbed": perturbed is not None, "extra": extra, "own": own}
+                counts = count_pairs(labels, **roles)
+                force, sums = batch_forces(copies, labels, energy, ranks, counts, **roles)
+                if activity:
+                    here = ranks.share(len(labels))
+                    acting = force[:, : here.stop - here.start]
+                    size = len(copies) * len(labels) * h.shape[1]
+                    acting.add_(copies[:, : acting.shape[1]].sign(), alpha=activity / size)
+                gradients = on_threads(
+                    lambda part: torch.autograd.grad(part[0], parameters, part[1]),
+                    zip(heads, force.flatten(0, 1).split(CHUNK), strict=True),
+                )
         finally:
             self.requires_grad_(False)
         # The last samples first, as the tape of all of them would go back
@@ -280,6 +286,8 @@ class LocalLayer(nn.Module, ABC):
         *summed, sums = ranks.total(*summed, sums)
         for parameter, gradient in zip(parameters, summed, strict=True):
             parameter.grad = gradient
+        if optimiser is not None:
+            optimiser.step()
         value, bosons, fermions = (float(part) for part in sums)
         return PairReport.of(value, bosons, fermions, counts)
 
@@ -349,7 +357,14 @@ class LocalDense(LocalLayer, Dense):
 
     @torch.no_grad()
     def learn_from(
-        self, x: Tensor, labels: Tensor, energy: Energy, *, activity: float = 0.0, **queries: Any
+        self,
+        x: Tensor,
+        labels: Tensor,
+        energy: Energy,
+        *,
+        activity: float = 0.0,
+        optimiser: Adam | None = None,
+        **queries: Any,
     ) -> PairReport:
         """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
 
@@ -361,17 +376,22 @@ class LocalDense(LocalLayer, Dense):
         shared = queries.get("ranks", ALONE).count > 1
         asked = queries.get("perturbed") is not None
         if elsewhere or shared or asked or isinstance(energy, FreeEnergy):
-            return super().learn_from(x, labels, energy, activity=activity, **queries)
+            return super().learn_from(
+                x, labels, energy, activity=activity, optimiser=optimiser, **queries
+            )
         h = self.activation.apply_(Dense.forward(self, x))
         force, report = pair_force(h, labels, energy)
         if activity:
             force.add_(h.sign(), alpha=activity / h.numel())
         delta = self.activation.pull_back_(force, h)
+        if self.bias is not None:
+            self.bias.grad = delta.sum(0)
+        if optimiser is not None:
+            optimiser.step({self.weight: (x.T, delta)})
+            return report
         if self.weight.grad is None:
             self.weight.grad = torch.empty_like(self.weight)
         product(x.T, delta, out=self.weight.grad)
-        if self.bias is not None:
-            self.bias.grad = delta.sum(0)
         return report
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +28,14 @@ from fermibose.machine.checkpoint import Checkpoint, Position, Records
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # as in the original paper on Adam
 
 
-class _Moved(NamedTuple):
-    """A piece of what Adam moves: a part of each parameter, as a vector."""
+# Parameters whose gradient is a product a b that nobody has multiplied yet: a and b
+Factors: TypeAlias = Mapping[nn.Parameter, tuple[Tensor, Tensor]]
 
-    where: Sequence[slice]
+
+class _Moved(NamedTuple):
+    """A piece of what Adam moves: some rows of each parameter, as a matrix."""
+
+    rows: Sequence[slice]
     parameters: list[Tensor]
     first_moments: list[Tensor]
     second_moments: list[Tensor]
@@ -68,37 +73,40 @@ class Adam:
         self.pieces = self._cut()
 
     @torch.no_grad()
-    def step(self) -> None:
-        """Move every parameter once."""
-        done = self.done
-        for count in self.step_counts:
-            count += 1
-        # The kernel walks through memory: a gradient laid out otherwise would be scrambled.
-        gradients = [p.grad.reshape(-1) for p in self.parameters if p.grad is not None]
+    def step(self, factors: Factors = MappingProxyType({})) -> None:
+        """Move every parameter once.
+
+        factors: rows of their product are found where they are needed, and read from the cache.
+        """
+        done = self.done if self.cosine or self.averages else 0  # reading a tensor takes time
+        torch._foreach_add_(self.step_counts, 1)
+        gradients = [factors.get(p) or _matrix(p.grad) for p in self.parameters]
         rate = self._rate(done)
         cores.on_threads(lambda piece: self._move(piece, gradients, rate), self.pieces)
         for average, parameter in zip(self.averages, self.parameters, strict=False):
             average.lerp_(parameter, 1 - min(self.averaging, (1 + done) / (10 + done)))
 
-    def _cut(self) -> "list[_Moved]":
-        """Pieces of all that is moved, number by number: a part of each parameter, or nothing."""
+    def _cut(self) -> list[_Moved]:
+        """Pieces of all that is moved, number by number: rows of each parameter, or nothing."""
         state = self.parameters, self.first_moments, self.second_moments
-        flat = [[tensor.detach().view(-1) for tensor in tensors] for tensors in state]
-        sizes = [len(parameter) for parameter in flat[0]]
-        number = cores.pieces_of(sum(sizes), cores.NUMBERS)
-        cuts = [cores.cut(size, number) for size in sizes]
+        matrices = [[_matrix(tensor.detach()) for tensor in tensors] for tensors in state]
+        number = cores.pieces_of(sum(p.numel() for p in self.parameters), cores.NUMBERS)
+        cuts = [cores.cut(len(matrix), number) for matrix in matrices[0]]
         return [
             _Moved(
-                where, *([t[part] for t, part in zip(kind, where, strict=True)] for kind in flat)
+                rows, *([t[part] for t, part in zip(kind, rows, strict=True)] for kind in matrices)
             )
-            for where in zip_longest(*cuts, fillvalue=slice(0, 0))
+            for rows in zip_longest(*cuts, fillvalue=slice(0, 0))
         ]
 
-    def _move(self, piece: "_Moved", gradients: Sequence[Tensor], rate: float) -> None:
+    def _move(self, piece: _Moved, gradients: Sequence[Any], rate: float) -> None:
         """Move a piece, at this rate."""
         torch._fused_adam_(
             piece.parameters,
-            [gradient[part] for gradient, part in zip(gradients, piece.where, strict=True)],
+            [
+                _rows_of(gradient, rows)
+                for gradient, rows in zip(gradients, piece.rows, strict=True)
+            ],
             piece.first_moments,
             piece.second_moments,
             [],
@@ -143,6 +151,20 @@ class Adam:
         """Take over a state found by :meth:`state`."""
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
+
+
+def _matrix(tensor: Tensor | None) -> Tensor:
+    """All its numbers, in the order in which the kernel walks through memory, by rows."""
+    assert tensor is not None  # a gradient that nobody has found
+    return tensor.reshape(tensor.shape[0], -1) if tensor.dim() > 1 else tensor.reshape(-1, 1)
+
+
+def _rows_of(gradient: Tensor | tuple[Tensor, Tensor], rows: slice) -> Tensor:
+    """Rows of a gradient; of one in two factors, their product."""
+    if isinstance(gradient, Tensor):
+        return gradient[rows]
+    left, right = gradient
+    return cores.product(left[rows], right)
 
 
 class Stage(Protocol):

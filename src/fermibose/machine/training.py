@@ -154,9 +154,14 @@ class LayerStage:
         if everywhere:
             x = ranks.part(x)
         report = layer.learn_from(
-            self._below(x), labels, lesson.energy, activity=recipe.activity, ranks=ranks, **queries
+            self._below(x),
+            labels,
+            lesson.energy,
+            activity=recipe.activity,
+            ranks=ranks,
+            optimiser=self.optimiser,
+            **queries,
         )
-        self.optimiser.step()
         layer.constrain()
         return {
             "boson_distance": report.boson_distance,
