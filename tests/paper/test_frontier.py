@@ -223,7 +223,7 @@ def test_what_travels_with_the_package_is_planned_and_is_what_the_guide_says():
         pgd = str(summary((look["ℓ∞ 0.1"] for look in looks), scale=100))
         audited = str(standing.accuracy["ℓ∞ 0.1"]) if standing.audits else "—"
         if len(standing.audits) < standing.seeds and standing.audits:
-            audited += f" ({len(standing.audits)} seed)"
+            audited += f" ({len(standing.audits)} seed{'s' * (len(standing.audits) > 1)})"
         others = (str(standing.accuracy[key]) for key in ("ℓ∞ 0.2", "ℓ∞ 0.3", "ℓ2 1.5"))
         expected = [str(standing.seeds), str(standing.accuracy["clean"]), audited, pgd, *others]
         assert told[name] == [*expected, str(CONTENDERS[name].tried)], name
