@@ -1,10 +1,13 @@
 """How many files a reader crosses to follow a call: counted by a trace of what runs.
 
-Of a solver, of AMP, of a classifier, of the audit, and of a figure from command to verdict.
+Of a solver, of AMP, of a classifier, of the audit, and of a figure from command to verdict. And the
+page that says where things are, against what is there.
 """
 
+import re
 import sys
 from itertools import count
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -18,6 +21,23 @@ from fermibose_paper import scale
 from fermibose_paper.cli import app
 
 HOT = Problem(alpha=0.5, beta=5.0)
+ROOT = Path(__file__).parents[1]
+
+
+def files_told():
+    """The files that docs/house.md lists, as paths below src."""
+    page, room = (ROOT / "docs/house.md").read_text("utf-8"), ""
+    for line in page.partition("## Beside the code")[0].splitlines():
+        if heading := re.match(r"## .*`src/(\w+)`", line) or re.match(r"\| \*\*(\w+)\*\* \|", line):
+            room = heading[1] if heading[1].startswith("fermibose") else f"fermibose/{heading[1]}"
+        elif line.startswith("| `"):
+            for name in re.findall(r"`(\w+)`", line.split(" | ")[0]):
+                yield f"{room}/{name}.py"
+
+
+def test_the_page_of_the_house_has_every_file_once_and_no_other():
+    there = (path for path in (ROOT / "src").rglob("*.py") if not path.stem.startswith("__"))
+    assert sorted(files_told()) == sorted(str(p.relative_to(ROOT / "src")) for p in there)
 
 
 def files_crossed(call):

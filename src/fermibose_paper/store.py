@@ -43,6 +43,7 @@ COLUMNS = (
 )  # fmt: skip
 _EVERYTHING = f"{', '.join(COLUMNS)}, checksum"
 _SYNCHRONOUS = "EXTRA"
+_MANY = 500  # keys that one query may ask for: SQLite takes so many variables at least
 _WAIT = 60.0  # seconds to wait for another process that is writing
 _REMEDY = "What is stored is safe: {}, and start again; only what is missing will be computed"
 
@@ -191,12 +192,16 @@ class Store:
         A failure gives way to a result, a result to nothing; damage gives way like a failure.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
+        answers = list(answers)
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")  # waits its turn here, never half-way
+            found = _find(connection, [job.key for job, _ in answers])
+            settled = {key for key, row in found.items() if row.result_text is not None}
             for job, answer in answers:
-                found = _find(connection, [job.key]).get(job.key)
-                if found is None or found.result_text is None:
+                if job.key not in settled:
                     _insert(connection, column_values(job, answer, now))
+                if answer.result is not None:
+                    settled.add(job.key)
             connection.execute("COMMIT")  # on an error, closing rolls back
 
     def insert(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -271,12 +276,13 @@ def _insert(connection: sqlite3.Connection, columns: tuple[Any, ...]) -> None:
 
 def _find(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
     found = {}
-    (rows,) = connection.execute("SELECT count(*) FROM results").fetchone()
-    if 4 * len(keys) > rows > 1000:  # all at once is quicker
-        wanted, query = set(keys), f"SELECT {_EVERYTHING} FROM results"
-        return {row[0]: _read(row) for row in _fetch(connection, query) if row[0] in wanted}
-    for start in range(0, len(keys), 500):  # SQLite takes so many variables at least
-        some = keys[start : start + 500]
+    if len(keys) > _MANY:  # SQLite counts by walking through them all
+        (rows,) = connection.execute("SELECT count(*) FROM results").fetchone()
+        if 4 * len(keys) > rows:  # all at once is quicker
+            wanted, query = set(keys), f"SELECT {_EVERYTHING} FROM results"
+            return {row[0]: _read(row) for row in _fetch(connection, query) if row[0] in wanted}
+    for start in range(0, len(keys), _MANY):
+        some = keys[start : start + _MANY]
         marks = ", ".join("?" * len(some))
         query = f"SELECT {_EVERYTHING} FROM results WHERE key IN ({marks})"
         found.update({row[0]: _read(row) for row in _fetch(connection, query, some)})

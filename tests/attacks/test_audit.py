@@ -558,6 +558,11 @@ def test_an_interrupted_audit_goes_on_to_the_same_evidence(net, few, tmp_path, m
     assert json.loads(as_json(found.as_dict())) == json.loads(as_json(whole.as_dict()))
     with pytest.raises(FermiboseError, match="belongs to an audit with another model"):
         audit(net, *few, replace(THREAT, epsilon=0.07), checkpoint=path, **options)
+    with monkeypatch.context() as patch:  # who withstood is kept by number among those left
+        attacks = auditing._white_box(10, 0, False)
+        patch.setattr(auditing, "_white_box", lambda *_: {"first": attacks["PGD"]} | attacks)
+        with pytest.raises(FermiboseError, match="belongs to an audit with another model"):
+            audit(net, *few, THREAT, checkpoint=path, **options)
     path.write_text("{}")
     with pytest.raises(FileFormatError, match="not a readable checkpoint of an audit"):
         audit(net, *few, THREAT, checkpoint=path, **options)

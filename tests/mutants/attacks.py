@@ -78,6 +78,7 @@ MUTANTS = [
     ("attack: not asked for a gradient", "fermibose/attacks/faithful.py", "model(points.clone().requires_grad_())", "model(points.clone())", "tests/attacks/test_faithful.py"),
     ("attack: what checks find not counted", "fermibose/attacks/audit.py", "robust[sample[asked[\"fooled\"]]] = False", "pass", "tests/attacks/test_audit.py"),
     ("attack: one check loses all", "fermibose/attacks/audit.py", "    except Exception as error:  # of the model's own making\n        why = f\"could not be checked", "    except ZeroDivisionError as error:\n        why = f\"could not be checked", "tests/attacks/test_audit.py"),
+    ("attack: a checkpoint of other attacks is taken", "fermibose/attacks/audit.py", "parameters, [*white_box, SQUARE, *questions]]", "parameters]", "tests/attacks/test_audit.py::test_an_interrupted_audit_goes_on_to_the_same_evidence"),
     ("attack: established without its foundation", "fermibose/attacks/audit.py", "False if name in (SAME, GRADIENT) else None", "None", "tests/attacks/test_audit.py"),
     ("attack: dynamic models unmentioned", "fermibose/attacks/auto.py", "    flags += _dynamic(victim)\n", "", "tests/attacks/test_auto.py"),
     ("attack: dynamic models as the reference counts", "fermibose/attacks/auto.py", '("with only", "it seems to be a dynamic defense")', '("with only",)', "tests/attacks/test_auto.py"),

@@ -116,6 +116,29 @@ def test_a_failure_gives_way_to_a_result_and_a_result_to_nothing(tmp_path):
     assert [(row.error, row.result) for row in store.rows()] == [(None, {"x": 1})]
 
 
+def test_many_answers_are_looked_up_at_once_and_few_without_counting_all_rows(
+    tmp_path, monkeypatch
+):
+    store, asked = Store(tmp_path / "s"), []
+    store.rows()
+    connect = sqlite3.connect
+
+    def listening(*args, **options):
+        connection = connect(*args, **options)
+        connection.set_trace_callback(
+            lambda text: (
+                asked.append(text) if text.startswith("SELECT") and "results" in text else None
+            )
+        )
+        return connection
+
+    monkeypatch.setattr("fermibose_paper.store.sqlite3.connect", listening)
+    store.record((job, answer('{"x":1}')) for job in tallies(300))
+    assert len(asked) == 1
+    assert "count" not in asked[0]
+    assert len(store.finished()) == 300
+
+
 @pytest.mark.parametrize("size", [1, 50, 4096, 8192, 10000])
 def test_a_truncated_store_is_refused(copy, size):
     with open(copy, "r+b") as file:

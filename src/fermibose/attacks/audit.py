@@ -161,7 +161,8 @@ def audit(
         parameters |= {"square_queries": square_queries, "seed": seed}
         questions = _questions(witness, other, features)
         white_box = _white_box(victim.classes, seed, show)
-        known = _fingerprint(victim, other, witness, threat, parameters, features)
+        plain = [threat.as_dict(), parameters, [*white_box, SQUARE, *questions]]
+        known = _fingerprint(plain, victim, other, witness, features)
         turns = _Turns(checkpoint, known, len(white_box) + 1 + len(questions), progress)
         left = turns.total - len(turns.kept["turns"])
         turns.advance = stack.enter_context(progress_bar("audit", left, show=show))
@@ -219,20 +220,20 @@ class _Turns:
 
 
 def _fingerprint(
+    plain: list[Any],
     victim: Victim,
     rival: Victim | None,
     witness: Witness,
-    threat: ThreatModel,
-    parameters: dict[str, Any],
     features: Callable[[Tensor], Tensor] | None,
 ) -> str:
     """Hash of what an audit depends on; models count by what they answer, features by their name.
 
-    The answers of the witness are those of a model that is a function; of any other no two agree.
+    plain: threat, settings and the names of all turns, for each attack has only those that
+    withstood the ones before. The answers of the witness are those of a model that is a function;
+    of any other no two agree.
     """
     named = None if features is None else getattr(features, "__qualname__", repr(features))
-    plain = [threat.as_dict(), parameters, named, versions()]
-    digest = hashlib.sha256(json.dumps(plain).encode())
+    digest = hashlib.sha256(json.dumps([*plain, named, versions()]).encode())
     others = () if rival is None else (rival.correct,)
     for tensor in (victim.x, victim.y, victim.correct, witness.answers, *others):
         digest.update(tensor.detach().cpu().numpy().tobytes())

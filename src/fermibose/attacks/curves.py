@@ -5,7 +5,7 @@ All strengths are measured in one pass where the attack allows it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -160,9 +160,10 @@ def accuracy_curve(
     if attack is None:
         attack = "noise" if getattr(threat, "norm", None) == "noise" else "one_step"
     require(threat, choice("attack", attack, get_args(CurveAttack)))
-    ascent = _ascent(attack, loss, steps, restarts)
+    way = _WAYS[attack]
+    ascent = way.ascent(loss, steps, restarts)
     with victim_of(model, x, y, threat, dtype=dtype, batch_size=batch_size) as victim:
-        robust = _MEASURED[attack](victim, threat, strengths, ascent, seed, show)
+        robust = way.robust(victim, threat, strengths, ascent, seed, show)
         parameters = {"seed": seed, "dtype": str(victim.x.dtype)}
     if attack != "noise":
         parameters |= asdict(ascent)
@@ -171,12 +172,15 @@ def accuracy_curve(
     return Curve(name, threat, strengths, robust.cpu().numpy(), parameters, victim.flags)
 
 
-def _ascent(
-    attack: CurveAttack, loss: PgdLoss | Sequence[PgdLoss] | None, steps: int, restarts: int
-) -> Ascent:
-    if attack == "pgd":
-        losses = PGD_LOSSES if loss is None else loss
-        return pgd_ascent(losses=losses, steps=steps, restarts=restarts)
+Losses: TypeAlias = PgdLoss | Sequence[PgdLoss] | None
+
+
+def _up_in_many_steps(loss: Losses, steps: int, restarts: int) -> Ascent:
+    losses = PGD_LOSSES if loss is None else loss
+    return pgd_ascent(losses=losses, steps=steps, restarts=restarts)
+
+
+def _up_in_one_step(loss: Losses, steps: int, restarts: int) -> Ascent:
     names = loss_names("cross_entropy" if loss is None else loss)
     if len(names) != 1:
         raise InputError(f"one step climbs one loss, got {', '.join(names) or 'none'}")
@@ -239,10 +243,17 @@ def _pgd(
     return torch.stack(found)
 
 
-_MEASURED: dict[CurveAttack, Callable[..., Tensor]] = {
-    "one_step": _in_one_pass,
-    "noise": _in_one_pass,
-    "pgd": _pgd,
+class _Way(NamedTuple):
+    """How the curve of an attack is measured."""
+
+    ascent: Callable[[Losses, int, int], Ascent]  # from the loss, steps and restarts asked for
+    robust: Callable[..., Tensor]  # which images withstand each strength
+
+
+_WAYS: dict[CurveAttack, _Way] = {
+    "one_step": _Way(_up_in_one_step, _in_one_pass),
+    "noise": _Way(_up_in_one_step, _in_one_pass),
+    "pgd": _Way(_up_in_many_steps, _pgd),
 }
 
 

@@ -26,7 +26,7 @@ SHOWN = 10  # test images of each class to choose from
 CLOUD = 20  # of each class in the plane
 # PGD of one loss and 20 steps takes one image to all strengths in about a second.
 _QUICK_PGD = partial(pgd, losses="margin", steps=20)
-_BY_GRADIENT: dict[str, Callable[..., AttackResult]] = {
+_FUNCTIONS: dict[str, Callable[..., AttackResult]] = {
     "FGSM (ℓ∞)": fgsm,
     "PGD (ℓ∞)": _QUICK_PGD,
     "one step (ℓ2)": one_step_l2,
@@ -200,7 +200,7 @@ def _attacked(net: FermiBoseNet, x: Any, y: Any, attack: str, strength: float) -
     threat = ThreatModel(norm, strength)
     if attack == "noise":  # the same noise at every strength
         return noisy(torch.as_tensor(x), threat, torch.Generator().manual_seed(0))
-    examples: torch.Tensor = _BY_GRADIENT[attack](net, x, y, threat, show=False).examples
+    examples: torch.Tensor = _FUNCTIONS[attack](net, x, y, threat, show=False).examples
     return examples
 
 

@@ -328,8 +328,9 @@ class LocalDense(LocalLayer, Dense):
 
     with the pair energy E, D² and ⟨|h|⟩ means over the N units, weight decay λ (applied by the
     optimiser) and activity penalty μ. ``forward`` is differentiable in x; learning needs nothing
-    from other layers, and no gradient crosses one. It is in closed form; only with a free energy or
-    perturbed inputs is the derivative within the layer left to torch.
+    from other layers, and no gradient crosses one. It is in closed form; with a free energy,
+    perturbed inputs, on other devices and with several ranks the derivative within the layer is
+    left to torch.
     """
 
     def __init__(

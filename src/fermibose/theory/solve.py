@@ -3,7 +3,7 @@
 Three grids, each a lattice that follows the state: a coarse one on which saddle points are searched
 for, a second one that the solution chosen there goes through, and the fine one on which it is
 measured. What the last step changes is the numerical error that a solution states. The equations
-themselves are in ``replica``, their iteration is ``fixed_point``.
+themselves are in ``replica``, their iteration is ``fixed_point``, the first look is ``search``.
 """
 
 import math
