@@ -234,7 +234,8 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         Of Adam, for the hidden layers; 0.01 in the paper.
     weight_decay : float or "auto", default="auto"
         λ of the penalty (λ/2N)|W|² on each hidden layer of N units. "auto": 0.01 for pictures,
-        0.001 for tables, which need larger weights for the same distances.
+        0.001 for tables, which need larger weights for the same distances; 0 in presets "robust"
+        and "accurate".
     readout : {"cross_entropy", "ridge", "prototype"} or KernelRidge, default="auto"
         How the readout is trained. Only "cross_entropy" offers ``predict_proba``.
     preset : {"paper", "table", "robust", "accurate"}, default="auto"
@@ -251,18 +252,20 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
     ridge : float, default=0.01
         Penalty of the ridge readout: (1/n)Σ|Vh−t|² + ridge·|V|².
     activation : {"half_tanh", "tanh", "relu"}, default="auto"
-        Of dense layers: (1 + tanh z)/2 as in the paper ("auto"), tanh z, or max(z, 0).
+        Of dense layers: (1 + tanh z)/2 as in the paper, tanh z, or max(z, 0). "auto": the first; in
+        presets "robust" and "accurate" the last.
     scaling : {"auto", "none", "global", "standard", "per_feature"}, default="auto"
         "none" uses the inputs as they are, "global" divides them by the largest absolute entry,
         "standard" takes each feature to mean 0 and standard deviation 1, "per_feature" from its
-        training minimum and maximum to [0, 1]. "auto" is "none" for pictures in [0, 1], "global"
-        for pictures in another unit, such as bytes, and "standard" for tables. Pictures are inputs
-        with at least 64 features, none negative, a fifth of all entries 0, and a root mean square
-        of at least a quarter of the largest. Scaled feature by feature, one of small span is
-        amplified, and so is what an attack adds to it: fix the choice where robustness is compared.
+        training minimum and maximum to [0, 1]. "auto" is "none" for pictures whose largest entry is
+        0.9 to 1, "global" for pictures in another unit, such as bytes, and "standard" for tables.
+        Pictures are inputs with at least 64 features, none negative, a fifth of all entries 0, and
+        a root mean square of at least a quarter of the largest; with ``image_shape`` all inputs
+        that are not negative. Scaled feature by feature, one of small span is amplified, and so is
+        what an attack adds to it: fix the choice where robustness is compared.
     bias : bool or "auto", default="auto"
-        Whether hidden units have a bias. "auto": only if features are scaled one by one, for then
-        their zero means nothing; pictures get the paper's units, which have none.
+        Whether hidden units have a bias. "auto": in every preset but "paper"; there only if
+        features are scaled one by one, for then their zero means nothing.
     softness : float, default="auto"
         a of the smooth hinge (x + √(x²+a))/2; 0, the hard hinge, if not given.
     boson_weight : float or "auto", default="auto"
@@ -296,7 +299,8 @@ class FermiBoseClassifier(ClassifierMixin, FermiBoseEstimator):
         What d_f="auto" chose.
     scaling_ : str
         What was done with the inputs: "none", "global", "standard" or "per_feature". With
-        "standard" and "per_feature" parameters that are "auto" are those of tables.
+        "standard" and "per_feature", and no preset given, parameters that are "auto" are those of
+        tables.
     classes_ : ndarray
         The labels, in the order of the net's outputs.
     n_features_in_ : int
@@ -404,7 +408,7 @@ class FermiBoseTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fe
     With labels, pairs are made by class. Without labels (``fit(X)``) they are made self-supervised:
     an input and its noisy (and, for images, shifted) copy are a boson pair, two different inputs a
     fermion pair; then tables are scaled "per_feature", since noise is clipped to [0, 1], and
-    parameters that are "auto" are those of pictures.
+    parameters that are "auto" are those of pictures, but for ``bias``, which follows the scaling.
 
     Parameters
     ----------

@@ -153,8 +153,8 @@ def accuracy_curve(
     since neither the sign nor the direction of the gradient depends on ε), "pgd" (the attack
     ``pgd`` at every ε) or "noise" (fresh noise at every ε). By default the paper's: one step or
     noise, as the norm says. The ε of ``threat`` plays no role. loss: what is climbed, by default
-    the cross-entropy; PGD takes several in turn, as ``pgd`` does, from as many random starts each
-    as restarts says.
+    the cross-entropy; PGD takes several in turn, by default those of ``pgd``, from as many random
+    starts each as restarts says.
     """
     strengths = checked_strengths(epsilons)
     if attack is None:

@@ -87,7 +87,12 @@ SeedOption = Annotated[
 ]
 ForceOption = Annotated[bool, Option("--force", help="Replace what OUTPUT holds.")]
 ThreadsOption = Annotated[
-    int, Option(min=1, max=1024, help="Threads; bits depend on their number.")
+    int,
+    Option(
+        min=1,
+        max=1024,
+        help="Threads. A training gives the same bits with any number, an attack may not.",
+    ),
 ]
 
 PROBLEM = {  # what the help says of the fields of a Problem

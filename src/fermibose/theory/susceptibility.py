@@ -36,7 +36,8 @@ def susceptibility(solution: Solution, parameter: str) -> dict[str, Slope]:
     """The derivative of every quantity of a solution along a parameter of its problem.
 
     ``susceptibility(s, "alpha")["M"]`` is dM/dα with its error. Raises ConvergenceError where the
-    branch of the solution ends, or changes its order, within four per cent of the parameter.
+    branch of the solution ends, or changes its order, within two per cent of the
+    parameter (four at an end of its range).
     """
     if not isinstance(solution, Solution):
         raise InputError(f"susceptibility takes a Solution of solve(), got {solution!r}")
