@@ -359,6 +359,15 @@ def test_every_preset_classifies_digits_and_is_kept_in_a_file(preset, tmp_path):
     assert hasattr(model, "predict_proba") == (preset in ("paper", "table"))
 
 
+def test_a_robust_net_of_a_table_is_kept_in_a_file(clusters, tmp_path):
+    """Its adversary knows no bounds, and JSON knows no infinity."""
+    x, y = clusters
+    model = FermiBoseClassifier(preset="robust", epochs=2, random_state=0).fit(x, y)
+    model.net_.save(tmp_path)
+    threat = FermiBoseNet.load(tmp_path).info["recipe"]["adversary"]["threat"]
+    assert threat["bounds"] == [None, None]
+
+
 def test_what_is_given_takes_the_place_of_the_presets(clusters):
     x, y = clusters
     settings = {"preset": "robust", "random_state": 0, "epochs": 2, "hidden": (7,)}
@@ -419,6 +428,7 @@ def test_d_f_is_chosen_on_samples_held_out(clusters, monkeypatch, kind):
         assert model.net_.info["recipe"]["energy"]["d_f"] == best
         assert [d for d, _ in tried] == [0.1, 0.2, 0.4, 0.8, best]
         assert [n for _, n in tried] == [68, 68, 68, 68, 90]
+    assert not hasattr(model.set_params(d_f=0.3).fit(x, y), "d_f_")  # it chose nothing
 
 
 def test_a_class_weight_is_that_of_samples_drawn_as_often():

@@ -119,7 +119,7 @@ def parallel_map(
     results: list[Result] = []
     with progress_bar(text, len(tasks), show=show) as advance:
         try:
-            for result in _results(work, tasks, min(workers, len(tasks))):
+            for result in _results(work, tasks, max(1, min(workers, len(tasks)))):
                 results.append(result)
                 advance()
         except KeyboardInterrupt as stop:

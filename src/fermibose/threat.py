@@ -5,6 +5,7 @@ It is checked once, before anything runs.
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -51,7 +52,8 @@ class ThreatModel:
     def __post_init__(self) -> None:
         choice("norm", self.norm, get_args(Norm))
         number("epsilon", self.epsilon, least=0, most=LARGEST)
-        if len(self.bounds) != 2 or not self.bounds[0] < self.bounds[1]:
+        ends = self.bounds if isinstance(self.bounds, (tuple, list)) else ()
+        if len(ends) != 2 or not all(isinstance(e, Real) for e in ends) or not ends[0] < ends[1]:
             raise InputError(f"bounds must be (lowest, highest), got {self.bounds!r}")
 
     def as_dict(self) -> dict[str, Any]:

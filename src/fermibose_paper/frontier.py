@@ -163,10 +163,12 @@ def plan(scale: Scale) -> list[Job]:
     """
     if scale.sample:
         return [_job(scale, name, "strengths", 0, images=10) for name in SAMPLE]
-    jobs = [_job(scale, name, "strengths", seed) for name in CONTENDERS for seed in range(SEEDS)]
-    jobs += [_job(scale, name, "certificate", seed) for name in CERTIFIED for seed in range(SEEDS)]
-    jobs += [_job(scale, name, "validation", 0) for grid in GRIDS.values() for name in grid]
-    return jobs + [_job(scale, name, "audit", seed) for name in AUDITED for seed in range(SEEDS)]
+    looks = [(name, "strengths", seed) for name in CONTENDERS for seed in range(SEEDS)]
+    looks += [(name, "certificate", seed) for name in CERTIFIED for seed in range(SEEDS)]
+    looks += [(name, "validation", 0) for grid in GRIDS.values() for name in grid]
+    looks += [(name, "audit", seed) for name in AUDITED for seed in range(SEEDS)]
+    there = {name for name, each in _known().items() if each.dataset not in scale.lost}
+    return [_job(scale, *look) for look in looks if look[0] in there]
 
 
 def _job(scale: Scale, name: str, look: str, seed: int, images: int = 100) -> Job:

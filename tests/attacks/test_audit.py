@@ -4,7 +4,9 @@ import copy
 import importlib
 import json
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -500,6 +502,28 @@ def test_checks_go_by_the_names_they_are_asked_by(net, few):
         probe = Probe(part, torch.ones(len(part.y)).bool(), THREAT, 0.02, 0)
         questions = auditing._questions(witness, part, None)
         assert all(question(probe).name == name for name, question in questions.items())
+
+
+def test_a_checkpoint_knows_rival_and_features_by_what_they_answer(net, few):
+    """Lambdas have one name, and rivals may classify the same images correctly."""
+    x, y = few
+    with ExitStack() as stack:
+        victim, same, other = (
+            stack.enter_context(victim_of(model, x, y, THREAT))
+            for model in (net, copy.deepcopy(net), Loud(net))
+        )
+        witness = Witness.of(victim, THREAT, 0)
+
+        def known(rival, features):
+            return auditing._fingerprint([], victim, rival, witness, features)
+
+        assert torch.equal(same.correct, other.correct)
+        names = {known(rival, None) for rival in (victim, same)}
+        assert len(names) == 1
+        assert known(other, None) not in names
+        assert known(None, lambda x: x) == known(None, partial(torch.mul, 1.0))
+        assert known(None, lambda x: x) != known(None, lambda x: 2 * x)
+        assert known(None, lambda x: 1 / 0) == known(None, None)  # its check says why
 
 
 def test_an_attack_that_cannot_run_is_a_flag(net, few, monkeypatch):

@@ -9,6 +9,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
+from fermibose import machine
 from fermibose.attacks import Adversary, ThreatModel, pgd
 from fermibose.attacks.gradient import cross_entropy
 from fermibose.machine import (
@@ -208,3 +209,13 @@ def test_a_convolutional_net_learns_by_backpropagation_behind_a_fixed_threshold(
         wanted = logits(test)
     torch.testing.assert_close(net(test), wanted, rtol=1e-2, atol=2e-3)
     assert (start(test) - wanted).abs().max() > 0.1
+
+
+def test_the_readout_of_a_recipe_is_none_of_backpropagation(data):
+    x, y = data[0][:60], data[1][:60]
+    plain = Recipe(hidden=(10,), epochs=3, seed=2)
+    expected = train_mlp(x, y, plain).net.state_dict()
+    for readout in ("ridge", machine.KernelRidge()):
+        found = train_mlp(x, y, replace(plain, readout=readout)).net.state_dict()
+        assert expected.keys() == found.keys()
+        assert all(torch.equal(expected[name], found[name]) for name in found)

@@ -154,3 +154,14 @@ def test_other_models_and_norms_are_refused(net, images):
         certified_radius(torch.nn.Linear(64, 10), *images)
     with pytest.raises(InputError, match="'linf' or 'l2'"):
         certified_radius(net, *images, norm="noise")
+
+
+@pytest.mark.parametrize("method", ["lipschitz", "crown"])
+def test_images_that_are_not_flat_have_the_radius_of_flat_ones(net, images, method):
+    x, y = images[0][:12], images[1][:12]
+    flat, square = (
+        certified_radius(net, some, y, method=method, show=False).radius
+        for some in (x, x.view(12, 1, 8, 8))
+    )
+    assert flat.max() > 0
+    np.testing.assert_array_equal(flat, square)

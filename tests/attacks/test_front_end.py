@@ -84,6 +84,33 @@ def test_a_plain_attack_is_misled_by_a_step_and_this_one_is_not():
     assert exact.robust_accuracy < plain.robust_accuracy - 0.1
 
 
+def test_a_threshold_behind_a_scale_is_attacked_as_without_it():
+    """Bytes in place of [0, 1], and a ball 16 times as wide."""
+    rest, _, x = (part.float() for part in linear_behind(2))
+    net = FermiBoseNet(12, (Pointwise(steepness=(0.1, 1e4), thresholds=(0.01, 1.0)),), 2)
+    net.local_layers[0].log_steepness.fill_(math.log(3000.0))
+    net.readout.weight.copy_(rest.weight.T)
+    y = net(x).argmax(1)
+    plain = unmasked_pgd(net, x, y, ThreatModel("linf", 0.1), show=False)
+    net.take_raw_inputs(torch.zeros(12).double(), torch.full((12,), 1 / 16).double())
+    scaled = unmasked_pgd(net, 16 * x, y, ThreatModel("linf", 1.6, (0, 16)), show=False)
+    assert scaled.attack == plain.attack == "behind"
+    assert scaled.robust_accuracy == pytest.approx(plain.robust_accuracy, abs=0.01)
+    blind = pgd(net, 16 * x, y, ThreatModel("linf", 1.6, (0, 16)), show=False)
+    assert scaled.robust_accuracy < blind.robust_accuracy - 0.1
+
+
+def test_it_says_where_the_gradient_behind_is_zero():
+    class Flat(nn.Module):
+        def forward(self, h):
+            return torch.stack([h[:, 0].round(), 1 - h[:, 0].round()], 1)
+
+    x = torch.rand(30, 4, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(steep(4.0), Flat())
+    found = attack_behind(*model, x, model(x).argmax(1), ThreatModel("linf", 0.05), show=False)
+    assert any("exactly zero" in flag for flag in found.flags)
+
+
 def test_bisection_inverts_a_monotone_function():
     front = steep(7.0).double()
     g = torch.Generator().manual_seed(3)
@@ -97,6 +124,9 @@ def test_the_front_end_of_a_net_is_found_and_what_is_none_is_refused():
     net.initialise(torch.Generator().manual_seed(0))
     front, rest = front_end(net)
     x = torch.rand(5, 9)
+    torch.testing.assert_close(rest(front(x)), net(x))
+    net.take_raw_inputs(torch.full((9,), 2.0).double(), torch.rand(9).double() + 0.1)
+    front, rest = front_end(net)  # in the unit of the net's inputs
     torch.testing.assert_close(rest(front(x)), net(x))
     assert front_end(FermiBoseNet(9, (6,), 3)) is None
     assert front_end(nn.Linear(9, 3)) is None
@@ -150,6 +180,9 @@ def test_logits_too_small_for_a_cross_entropy_are_flagged(gain, outcome):
     with victim_of(net, x, y, threat) as victim:
         probe = Probe(victim, victim.correct, threat, 0.02, 0)
         assert cross_entropy_suffices(probe).outcome == outcome
+        by_margin = ~probe.pgd(losses="margin").robust
+        assert by_margin.any()
+        assert (probe.fooled | ~by_margin).all()  # what the check finds counts
 
 
 def test_a_fair_attack_goes_behind_the_threshold_if_there_is_one():

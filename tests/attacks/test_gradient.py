@@ -1,5 +1,6 @@
 """The gradient loop. Oracles: foolbox, autograd by hand, closed forms of linear models, a grid."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fermibose.attacks import ThreatModel, fgsm, one_step_l2, pgd
+from fermibose.attacks import ThreatModel, draw_examples, fgsm, one_step_l2, pgd
 from fermibose.attacks.gradient import LONGEST_STEP, LOSSES
 from fermibose.errors import InputError
 from fermibose.threat import LARGEST, ball_around
@@ -371,3 +372,15 @@ def test_float64_is_that_of_the_weights_too(images):
     pgd(model, x, y, ThreatModel("linf", 0.05), steps=2, dtype=torch.float64, show=False)
     assert seen == {torch.float64}
     assert model.weight.dtype == torch.float32  # the user's stays as it is
+
+
+def test_examples_in_double_precision_are_drawn_and_the_model_is_left_in_training():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 8), nn.Dropout(0.9), nn.Linear(8, 3)).train()
+    x = torch.rand(9, 16, generator=torch.Generator().manual_seed(0))
+    y = copy.deepcopy(model).eval()(x).argmax(1)
+    found = pgd(model, x, y, ThreatModel("linf", 1e-5), dtype=torch.float64, show=False)
+    figure = draw_examples(model, x, y, found, None, image_shape=(4, 4), classes="abc")
+    told = {axes.get_title() for axes in figure.axes}
+    assert told == {"abc"[label] for label in y.tolist()}  # no drop-out while it answers
+    assert model.training

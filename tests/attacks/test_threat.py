@@ -32,6 +32,8 @@ X, Y = np.full((3, 4), 0.5, np.float32), np.array([0, 1, 2])
         ({"epsilon": float("nan")}, "epsilon must be"),
         ({"epsilon": float("inf")}, "epsilon must be"),
         ({"bounds": (1.0, 0.0)}, "bounds must be"),
+        ({"bounds": None}, "bounds must be"),
+        ({"bounds": ("a", "b")}, "bounds must be"),
         ({"bounds": (0.0, float("nan"))}, "bounds must be"),
     ],
 )

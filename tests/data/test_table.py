@@ -53,6 +53,8 @@ def test_every_fifth_row_of_a_class_is_for_testing_and_ranges_are_those_of_train
         ("a,b\n1,x\n,y\n", None, "has empty cells"),
         ("a,b\n1,x\n2,x\n", None, "names one class only: x"),
         ("a,b\n1,x\n2,y\n", None, "fewer than 5 rows"),
+        (",a,b\n0,1,x\n1,2,y\n", None, "column without a name, such as the row numbers"),
+        ("a,b\n9,1,x\n9,2,y\n", None, "more cells than its header has names"),
         ("a\n1\n", None, "must have a header, two columns and a row"),
         ("", None, "cannot be read as a CSV file"),
     ],

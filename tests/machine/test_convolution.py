@@ -172,3 +172,8 @@ def test_images_of_another_size_are_refused():
         FermiBoseNet(64, (Conv(2),), 3)
     with pytest.raises(InputError, match="thresholds"):
         LocalPointwise(thresholds=(0.5, 0.2))
+
+
+def test_no_images_have_no_features():
+    net = FermiBoseNet(16, (Conv(2, size=3),), 3, image_shape=(4, 4))
+    assert net(torch.zeros(0, 16)).shape == (0, 3)

@@ -537,6 +537,51 @@ def dimmer(rule):
     return Dim()
 
 
+def attributed(value):
+    @dataclasses.dataclass(frozen=True)
+    class Dim:
+        strength = value  # no field
+
+        def __call__(self, x, generator):
+            return x * self.strength
+
+    return Dim()
+
+
+def propertied(rule):
+    @dataclasses.dataclass(frozen=True)
+    class Dim:
+        strength = property(rule)
+
+        def __call__(self, x, generator):
+            return x * self.strength
+
+    return Dim()
+
+
+def shifted(by):
+    return lambda x, _: x.roll(by[1], 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Added:
+    what: torch.Tensor
+
+    def __call__(self, x, generator):
+        return x + self.what
+
+
+def listed(x, generator):
+    return torch.stack([row * SIGMA for row in x])  # a function inside reads it, before Python 3.12
+
+
+ADDED = torch.zeros(1)
+
+
+def with_a_tensor(x, generator):
+    return x + ADDED
+
+
 class Faded:
     def __init__(self, by):
         self.by = by
@@ -567,8 +612,11 @@ def with_default(by):
             dimmer(lambda self, x, _: x * self.factor),
             dimmer(lambda self, x, _: x / self.factor),
         ),
+        (attributed(0.1), attributed(0.1), attributed(0.2)),
+        (propertied(lambda _: 0.5), propertied(lambda _: 0.5), propertied(lambda _: 0.25)),
+        (shifted((1, 2)), shifted((1, 2)), shifted((1, 3))),
     ],
-    ids=["plain", "closure", "lambda", "default", "dataclass"],
+    ids=["plain", "closure", "lambda", "default", "dataclass", "attribute", "property", "tuple"],
 )
 def test_a_checkpoint_knows_the_users_own_transformation(data, tmp_path, transform, again, another):
     """By its code and by what it carries, not by its name."""
@@ -588,6 +636,18 @@ def test_a_checkpoint_knows_the_constants_of_a_function(data, tmp_path, monkeypa
     monkeypatch.setitem(globals(), "SIGMA", 0.2)
     with pytest.raises(FermiboseError, match="other settings, data or version"):
         train(*data, recipe, checkpoint=file)
+    file, recipe = tmp_path / "another", with_(SMALL, pairing=SelfSupervised((listed,)))
+    train(*data, recipe, checkpoint=file)
+    monkeypatch.setitem(globals(), "SIGMA", 0.3)
+    with pytest.raises(FermiboseError, match="other settings, data or version"):
+        train(*data, recipe, checkpoint=file)
+
+
+@pytest.mark.parametrize("transform", [Added(torch.zeros(1)), with_a_tensor])
+def test_a_checkpoint_refuses_what_it_cannot_tell_from_another(data, tmp_path, transform):
+    recipe = with_(SMALL, pairing=SelfSupervised((transform,)))
+    with pytest.raises(InputError, match="holds a Tensor"):
+        train(*data, recipe, checkpoint=tmp_path / "checkpoint")
 
 
 def test_a_checkpoint_of_a_function_is_known_in_another_process(data, tmp_path):

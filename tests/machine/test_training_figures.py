@@ -54,3 +54,19 @@ def test_accuracies_of_several_epochs_are_drawn_against_them(drawn):
     axes = drawn(readout_epochs=3)
     assert axes.get_xlabel() == "epoch of the classifier"
     assert [line.get_xdata().tolist() for line in axes.lines] == [[1, 2, 3]] * 2
+
+
+def test_the_last_layer_that_was_trained_is_drawn(monkeypatch):
+    x, y = np.random.default_rng(0).random((40, 6), dtype=np.float32), np.arange(40) % 2
+    energies = PairEnergy(0.2), PairEnergy(0.4)
+    recipe = Recipe((4, 4), energies, epochs=(1, 0), batch_size=20, readout_epochs=1)
+    figure = evaluation.draw_curves({"machine": train(x, y, recipe)}, None)
+    assert figure.axes[1].get_xlabel() == "mini-batch (machine, layer 1)"
+    labels = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert labels[-1] == "target $d_F$ = 0.2"
+
+
+def test_a_training_without_records_has_an_empty_table():
+    x, y = np.random.default_rng(0).random((40, 6), dtype=np.float32), np.arange(40) % 2
+    training = train(x, y, Recipe((4,), epochs=0, readout_epochs=0))
+    assert training.to_frame().empty

@@ -8,5 +8,7 @@ MUTANTS = [
     ("data: more than the header says", "fermibose/data/idx.py", "if len(found) == expected and not content.read(1):", "if len(found) == expected:", "tests/data/test_idx.py"),
     ("data: images without pixels", "fermibose/data/idx.py", "    if 0 in images:", "    if not images[0]:", "tests/data/test_idx.py"),
     ("data: any number of dimensions", "fermibose/data/idx.py", "dimensions > _DIMENSIONS or", "False or", "tests/data/test_idx.py"),
+    ("data: row numbers of pandas as a feature", "fermibose/data/table.py", 'if any(name.startswith("Unnamed: ") for name in names):', "if False:", "tests/data/test_table.py"),
+    ("data: cells too many lost", "fermibose/data/table.py", "if not isinstance(frame.index, pandas.RangeIndex):", "if False:", "tests/data/test_table.py"),
     ("newcomer: tables scaled by their test rows", "fermibose/data/datasets.py", "low, high = x[~test].min(0), x[~test].max(0)", "low, high = x.min(0), x.max(0)", "tests/data/test_table.py::test_every_fifth_row_of_a_class_is_for_testing_and_ranges_are_those_of_training"),
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """The frontier: contenders are what they say, and the tables count what was measured."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -228,3 +229,9 @@ def test_what_travels_with_the_package_is_planned_and_is_what_the_guide_says():
         expected = [str(standing.seeds), str(standing.accuracy["clean"]), audited, pgd, *others]
         assert told[name] == [*expected, str(CONTENDERS[name].tried)], name
     assert all(each["established"] for s in frontier.standings(rows).values() for each in s.audits)
+
+
+def test_data_that_are_not_there_are_left_out():
+    here = replace(FULL, lost={"fashion-mnist": "no such folder"})
+    left = {job.spec for job in frontier.plan(here)}
+    assert left == {j.spec for j in frontier.plan(FULL) if "Fashion" not in j.params["method"]}

@@ -84,6 +84,10 @@ def test_many_problems_refuse(problems, options, message):
         solve_many(problems, **options)
 
 
+def test_no_problems_have_no_solutions():
+    assert len(solve_many([], show=False)) == 0
+
+
 def test_a_solution_as_a_row():
     problem = Problem(alpha=1.0, activation=phi)
     row = solve(problem).to_dict()

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -226,15 +226,17 @@ def _fingerprint(
     witness: Witness,
     features: Callable[[Tensor], Tensor] | None,
 ) -> str:
-    """Hash of what an audit depends on; models count by what they answer, features by their name.
+    """Hash of what an audit depends on; models and features count by what they answer.
 
     plain: threat, settings and the names of all turns, for each attack has only those that
     withstood the ones before. The answers of the witness are those of a model that is a function;
     of any other no two agree.
     """
-    named = None if features is None else getattr(features, "__qualname__", repr(features))
-    digest = hashlib.sha256(json.dumps([*plain, named, versions()]).encode())
-    others = () if rival is None else (rival.correct,)
+    digest = hashlib.sha256(json.dumps([*plain, versions()]).encode())
+    others = [] if rival is None else [witness.asks(rival.model)]
+    if features is not None:
+        with suppress(Exception):  # features that fail do so in their check, which says why
+            others.append(witness.asks(features))
     for tensor in (victim.x, victim.y, victim.correct, witness.answers, *others):
         digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()

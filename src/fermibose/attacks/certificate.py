@@ -198,7 +198,8 @@ def certified_radius(
         chunks = victim.batches(victim.correct.nonzero()[:, 0])
         with progress_bar(f"certificate {norm}", len(chunks), show=show) as advance:
             for rows in chunks:
-                start = _Bound(victim.model, victim.x[rows], victim.y[rows], norm).linear_radius()
+                x = victim.x[rows].flatten(1)
+                start = _Bound(victim.model, x, victim.y[rows], norm).linear_radius()
                 radius[rows.cpu().numpy()] = _bisect(bounded(rows), start).cpu().numpy()
                 advance()
     return Certificate(norm, radius, method, threat.bounds)

@@ -5,7 +5,7 @@ whenever, however and in whatever company it is asked about; and along any path 
 answers must change by what their gradient says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -44,10 +44,14 @@ class Witness:
         points = torch.cat([victim.x, ball_around(victim.x, threat).random(generator)])
         return cls(points, _ask(victim.model, points))
 
+    def asks(self, other: Callable[[Tensor], Tensor]) -> Tensor:
+        """What something else says of the same points."""
+        return _ask(other, self.points)
+
 
 @torch.no_grad()
-def _ask(model: nn.Module, points: Tensor) -> Tensor:
-    return model(points).clone()  # type: ignore[no-any-return]
+def _ask(model: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
+    return model(points).clone()
 
 
 def same_answers(probe: Probe, witness: Witness) -> Check:

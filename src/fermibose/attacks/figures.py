@@ -10,7 +10,7 @@ from torch import nn
 
 from fermibose.attacks.audit import Audit
 from fermibose.attacks.curves import Band, Curve
-from fermibose.attacks.victim import AttackResult
+from fermibose.attacks.victim import AttackResult, victim_of
 from fermibose.plotting import COLOURS, figure
 from fermibose.threat import Images
 
@@ -75,8 +75,11 @@ def draw_examples(
     """
     original, labels = result.threat.check_images(x, y)
     rows = _one_of_each_class(labels, result)
-    with torch.no_grad():
-        answers = model(result.examples[rows]).argmax(1)
+    with (
+        torch.no_grad(),
+        victim_of(model, result.examples[rows], labels[rows], result.threat) as victim,
+    ):
+        answers = victim.model(victim.x).argmax(1)
     low, high = (float(original.min()), float(original.max()))
     with figure(path, rows=2, columns=len(rows), size=(1.1 * len(rows) + 0.6, 2.9)) as (fig, grid):
         cells = np.asarray(grid).reshape(2, len(rows))

@@ -50,9 +50,22 @@ def front_end(net: nn.Module) -> tuple[nn.Module, nn.Module] | None:
         return net[0], net[1:]
     if not isinstance(net, FermiBoseNet) or not net.local_layers:
         return None
-    if not isinstance(net.local_layers[0], LocalPointwise) or net.gain is not None:
+    if not isinstance(net.local_layers[0], LocalPointwise):
         return None
-    return net.local_layers[0], Behind(net)
+    return net.local_layers[0] if net.gain is None else Rescaled(net), Behind(net)
+
+
+class Rescaled(nn.Module):
+    """The threshold a net begins with, for inputs in the unit that the net takes them in."""
+
+    def __init__(self, net: FermiBoseNet) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What comes out of the first layer, in the shape of x."""
+        h: Tensor = self.net.local_layers[0](self.net.rescale(x.flatten(1)))
+        return h.view_as(x)
 
 
 class Behind(nn.Module):
@@ -112,6 +125,8 @@ def attack_behind(
         examples, robust = victim.x.clone(), victim.correct.clone()
         for rows, attempt in victim.rounds("behind", robust, tries, show):
             found = attempt(behind, images[rows], victim.y[rows], unit, ball=box.keep(rows))
+            victim.stuck += found.stuck
+            victim.undefined += found.undefined
             fooled = rows[found.fooled]
             robust[fooled] = False
             examples[fooled] = carry_back(s, found.points[found.fooled], ball.keep(fooled))

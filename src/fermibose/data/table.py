@@ -32,6 +32,13 @@ def read_table(
     names = [str(name) for name in frame.columns]
     if len(names) < 2 or not len(frame):
         raise FileFormatError(f"{path} must have a header, two columns and a row at least")
+    if any(name.startswith("Unnamed: ") for name in names):  # what pandas calls an empty header
+        raise InputError(
+            f"{path} has a column without a name, such as the row numbers that pandas writes: name "
+            "it, or leave it out (to_csv(index=False))"
+        )
+    if not isinstance(frame.index, pandas.RangeIndex):  # to pandas the cells too many are an index
+        raise FileFormatError(f"the rows of {path} have more cells than its header has names")
     target = names[-1] if target is None else target
     if target not in names:
         raise InputError(f"{path} has no column {target!r}: choose one of {', '.join(names)}")

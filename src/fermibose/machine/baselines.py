@@ -1,7 +1,7 @@
 """Baselines: the net of the same shape, trained by backpropagation; linear and kernel models."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -133,6 +133,7 @@ def train_mlp(
     learning_rate = checks.number("learning_rate", learning_rate, above=0)
     weight_decay = checks.number("weight_decay", weight_decay, least=0)
     inputs, labels, test_examples = training_examples(x, y, test)
+    recipe = replace(recipe, readout="cross_entropy")  # by which all of it learns
     net, generator = new_net(inputs, labels, recipe)
     weights = sample_weights(labels, recipe)
     epochs = recipe.lesson(0).epochs

@@ -108,9 +108,9 @@ def draw_curves(trainings: Mapping[str, Training], path: str | Path | None) -> "
 
     Left: training (dashed) and test accuracy per epoch of whatever classifies, or the level of both
     where a readout in closed form has no epochs. Right: mean squared distance of boson and fermion
-    pairs in each mini-batch of the first training's last hidden layer, where it has one.
+    pairs in each mini-batch of the last hidden layer that the first training has trained, if any.
     """
-    local = {name: t for name, t in trainings.items() if "layer 1" in t.history}
+    local = {name: t for name, t in trainings.items() if _last_layer(t)}
     with figure(path, columns=2 if local else 1) as (fig, axes):
         panels = axes[0] if local else [axes]
         colours = (COLOURS["machine"], COLOURS["baseline"], COLOURS["highlight"])
@@ -125,6 +125,12 @@ def draw_curves(trainings: Mapping[str, Training], path: str | Path | None) -> "
 def _record(training: Training) -> dict[str, npt.NDArray[np.float64]]:
     """What is known of the part that classifies."""
     return training.history.get("readout") or training.history.get("mlp") or {}
+
+
+def _last_layer(training: Training) -> int:
+    """The number of the last hidden layer that was trained; 0 if none was."""
+    numbers = range(1, len(training.recipe.hidden) + 1)
+    return max((n for n in numbers if f"layer {n}" in training.history), default=0)
 
 
 def _draw_accuracy(axes: Any, training: Training, name: str, colour: str) -> None:
@@ -154,13 +160,15 @@ def _name_axes(axes: Any, trainings: Sequence[Training]) -> None:
 
 
 def _draw_distances(axes: Any, name: str, training: Training) -> None:
-    layer = f"layer {len(training.recipe.hidden)}"
+    number = _last_layer(training)
+    layer = f"layer {number}"
     record = training.history[layer]
     for kind in ("fermion", "boson"):
         values = record[f"{kind}_distance"]
         steps = np.arange(1, len(values) + 1)
         axes.plot(steps, values, color=COLOURS[kind], linewidth=0.8, label=f"{kind} pairs")
-    d_f = getattr(training.recipe.lesson(-1).energy, "d_f", 0.0)  # a free energy has no target
+    energy = training.recipe.lesson(number - 1).energy
+    d_f = getattr(energy, "d_f", 0.0)  # a free energy has no target
     if d_f:
         target = rf"target $d_F$ = {d_f:g}"
         axes.axhline(d_f, color=COLOURS["published"], linestyle=":", label=target)

@@ -249,7 +249,7 @@ def image_shape_of(shape: Any) -> Shape:
 
 def as_images(x: Tensor, shape: Shape) -> Tensor:
     """Inputs (B, …) as images (B, channels, rows, columns)."""
-    features = x[0].numel()
+    features = math.prod(x.shape[1:])
     if features != math.prod(shape):
         raise InputError(
             f"inputs have {features} features, but images of shape {shape} have "

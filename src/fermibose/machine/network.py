@@ -171,9 +171,13 @@ class FermiBoseNet(Summarised, nn.Module):
             raise InputError(
                 f"inputs have {h.shape[1]} features, but the net takes {self.config['inputs']}"
             )
+        return self._through(self.rescale(h), self.local_layers[:depth])
+
+    def rescale(self, h: Tensor) -> Tensor:
+        """Flat inputs as the first layer takes them, (B, inputs)."""
         if self.gain is not None and self.offset is not None:
             h = (h - self.offset) * self.gain
-        return self._through(h.to(self.readout.weight.dtype), self.local_layers[:depth])
+        return h.to(self.readout.weight.dtype)
 
     def represent_above(self, h: Tensor, depth: int) -> Tensor:
         """Representation after all hidden layers of what the first ``depth`` have made, (B, …)."""

@@ -222,6 +222,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # the bound of a threat where there is none; JSON knows no infinity
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if hasattr(value, "__qualname__"):
@@ -256,10 +258,40 @@ def _code_of(part: Any) -> Any:
         return _function(part)
     if not dataclasses.is_dataclass(part):
         raise _unknowable(part)
+    for field in dataclasses.fields(part):
+        _require_plain(getattr(part, field.name))
     kinds = [k for k in reversed(getmro(type(part))) if k.__module__.split(".")[0] != "fermibose"]
-    methods = {n: f for k in kinds for n, f in vars(k).items() if isinstance(f, FunctionType)}
-    own = [n for n in methods if n == "__call__" or not n.startswith("__")]  # not dataclass's
-    return {name: _function(methods[name]) for name in own}
+    members = {n: m for k in kinds for n, m in vars(k).items()}
+    own = [n for n in members if n == "__call__" or not n.startswith("__")]  # not dataclass's
+    return {name: told for name in own if (told := _member(members[name])) is not None}
+
+
+def _require_plain(value: Any) -> None:
+    """Refuse what would count by its type alone."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            _require_plain(item)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            _require_plain(getattr(value, field.name))
+    elif not isinstance(value, (*_CONSTANTS, np.generic)) and not hasattr(value, "__qualname__"):
+        raise _unknowable(value)
+
+
+def _member(member: Any) -> Any:
+    """A method, property or constant of a class."""
+    if isinstance(member, property):
+        member = member.fget
+    member = getattr(member, "__func__", member)  # of a class or static method
+    if isinstance(member, FunctionType):
+        return _function(member)
+    return repr(member) if _is_constant(member) else None
+
+
+def _is_constant(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_constant, value))
+    return isinstance(value, _CONSTANTS)
 
 
 def _function(function: FunctionType) -> list[Any]:
@@ -267,12 +299,18 @@ def _function(function: FunctionType) -> list[Any]:
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     held = [cell.cell_contents for name, cell in cells if name != "__class__"]  # for super()
     held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    for value in held:
-        if not isinstance(value, _CONSTANTS):
+    known = {name: function.__globals__.get(name) for name in _names(code)}
+    for value in (*held, *(v for v in known.values() if isinstance(v, (Tensor, np.ndarray)))):
+        if not _is_constant(value):
             raise _unknowable(value)
-    known = {name: function.__globals__.get(name) for name in code.co_names}
-    held += [[name, value] for name, value in known.items() if isinstance(value, _CONSTANTS)]
+    held += [[name, value] for name, value in known.items() if _is_constant(value)]
     return [repr(held), _bytecode(code)]
+
+
+def _names(code: CodeType) -> list[str]:
+    """Names that the code looks up, also in functions inside it."""
+    inner = (name for c in code.co_consts if isinstance(c, CodeType) for name in _names(c))
+    return list(dict.fromkeys((*code.co_names, *inner)))
 
 
 def _bytecode(code: CodeType) -> list[Any]:

@@ -89,6 +89,8 @@ class Training(Summarised):
         """The history: a row for each stage and step (mini-batch, or epoch of a readout)."""
         import pandas
 
+        if not self.history:
+            return pandas.DataFrame(columns=["stage", "step"])
         parts = {stage: table(columns) for stage, columns in self.history.items()}
         return pandas.concat(parts, names=["stage", "step"]).reset_index()
 
