@@ -77,7 +77,8 @@ class FermiBoseEstimator(BaseEstimator):
         ``done`` of the :class:`fermibose.compute.Interrupted` that is raised.
         """
         recipe, scaling = self._recipe(x, settings)
-        vars(self).pop("d_f_", None)  # that an earlier fit chose
+        if hasattr(self, "d_f_"):  # that an earlier fit chose
+            del self.d_f_
         if isinstance(self.d_f, str):
             recipe = self._choose_d_f(scaling(x), y, recipe)
         try:
