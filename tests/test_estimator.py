@@ -376,7 +376,7 @@ def test_what_is_given_takes_the_place_of_the_presets(clusters):
     assert (recipe["epochs"], recipe["hidden"], recipe["readout"]) == (2, [7], "ridge")
     assert recipe["energy"]["boson_weight"] == 0.5
     assert recipe["energy"]["sharpness"] > 0
-    assert recipe["adversary"]["threat"]["bounds"] == [-np.inf, np.inf]  # of standardised features
+    assert recipe["adversary"]["threat"]["bounds"] == [None, None]  # of standardised features
     with pytest.raises(InputError, match="d_f belongs to the hinge"):
         FermiBoseClassifier(**settings, d_f=0.3).fit(x, y)
     with pytest.raises(InputError, match="has no d_f to choose"):
