@@ -171,11 +171,14 @@ def test_near_duplicates_keep_their_digits_in_float32(offset, coupling):
     assert (force - gradient).abs().max() <= 1e-5 * gradient.abs().max()
 
 
-def test_a_layer_learns_the_same_under_autocast():
-    x, labels = batch(8, 20, 7, 3, torch.float32)
+@pytest.mark.parametrize(
+    "layer", [lambda: LocalDense(42, 9, bias=True), lambda: LocalConv((1, 6, 7), 4)]
+)
+def test_a_layer_learns_the_same_under_autocast(layer):
+    x, labels = batch(8, 20, 42, 3, torch.float32)
     layers = []
     for _ in range(2):
-        layers.append(LocalDense(7, 9, bias=True))
+        layers.append(layer())
         layers[-1].initialise(torch.Generator().manual_seed(0))
     report = layers[0].learn_from(x, labels, PairEnergy(), activity=0.1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
