@@ -56,7 +56,7 @@ def test_accuracies_of_several_epochs_are_drawn_against_them(drawn):
     assert [line.get_xdata().tolist() for line in axes.lines] == [[1, 2, 3]] * 2
 
 
-def test_the_last_layer_that_was_trained_is_drawn(monkeypatch):
+def test_the_last_layer_that_was_trained_is_drawn():
     x, y = np.random.default_rng(0).random((40, 6), dtype=np.float32), np.arange(40) % 2
     energies = PairEnergy(0.2), PairEnergy(0.4)
     recipe = Recipe((4, 4), energies, epochs=(1, 0), batch_size=20, readout_epochs=1)
