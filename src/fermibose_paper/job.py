@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -83,7 +82,7 @@ def measurement_of(function: Callable[..., Any]) -> Measurement:
     return mark
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Job:
     """One run of ``function(**params, **context, seed=seed)``.
 
@@ -101,6 +100,8 @@ class Job:
     name: str = field(init=False)  # of the measurement
     version: int = field(init=False)  # of the measurement, as the driver has it
     text: str = field(init=False, repr=False)  # the parameters as canonical text
+    _checksum: str | None = field(init=False, repr=False)  # None: not asked for yet
+    _key: str | None = field(init=False, repr=False)  # None: not asked for yet
 
     def __post_init__(self) -> None:
         mark = _importable(self.function)
@@ -114,8 +115,8 @@ class Job:
                 "data must be a text (a name or a checksum) or have a method load, "
                 f"not {self.data!r}"
             )
-        params, text = _copy(self.params, "params")
-        context = _copy(self.context, "context")[0] if self.context else {}
+        params = _copy(self.params, "params")
+        context = _copy(self.context, "context")
         given = [*params, *context, "seed", *([] if isinstance(self.data, str) else ["data"])]
         names = set(given)
         if len(names) < len(given):
@@ -128,47 +129,60 @@ class Job:
             wrong = sorted(names - mark.arguments) or sorted(mark.required - names)
             problem = "takes no" if names - mark.arguments else "needs"
             raise InputError(f"the measurement {mark.name!r} {problem} {', '.join(wrong)}")
-        self.__dict__.update(
+        self._set(
             params=params,
             context=context,
             seed=seed,
             name=mark.name,
             version=mark.version,
-            text=text,
+            text=_text(params),
+            _checksum=self.data if isinstance(self.data, str) else None,
+            _key=None,
         )
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def spec(self) -> tuple[str, int, str, int]:
         """The identity without the data, which a report knows without loading any."""
         return self.name, self.version, self.text, self.seed
 
-    @cached_property
+    @property
     def checksum(self) -> str:
-        """Of the data; nothing if there are none."""
-        return self.data if isinstance(self.data, str) else str(self.data.load().checksum)
+        """Of the data, loaded for it once; a text is its own. Nothing if there are none."""
+        if self._checksum is None:
+            assert not isinstance(self.data, str)
+            self._set(_checksum=str(self.data.load().checksum))
+        return str(self._checksum)
 
-    @cached_property
+    @property
     def key(self) -> str:
         """The identity: a sha256."""
-        return identity(*self.spec, self.checksum)
+        if self._key is None:
+            self._set(_key=identity(*self.spec, self.checksum))
+        return str(self._key)
 
 
-def _copy(values: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The arguments as the worker will see them, and as text; later changes do not reach it."""
+def _copy(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The arguments as the worker will see them; later changes do not reach it."""
     if type(values) is not dict and not isinstance(values, Mapping):
         raise InputError(
             f"{name} must be a dict of arguments by name, not a {type(values).__name__}"
         )
     copy = dict(values)
-    if not copy:
-        return copy, "{}"
     if _SCALARS.issuperset(map(type, copy.values())) and _STRINGS.issuperset(map(type, copy)):
-        try:
-            return copy, _canonical(copy)
-        except ValueError:  # of NaN, which has a text of its own
-            pass
-    text = encode(copy, name)
-    return decode(text), text
+        return copy
+    return dict(decode(encode(copy, name)))
+
+
+def _text(params: dict[str, Any]) -> str:
+    """The canonical text of parameters that were copied."""
+    try:
+        return _canonical(params)
+    except ValueError:  # of NaN, which has a text of its own, or an integer that has none
+        return encode(params, "params")
 
 
 def _short(value: Any) -> str:

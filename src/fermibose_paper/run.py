@@ -4,6 +4,7 @@ Engines compute, in this process here and in others in ``cluster``, and all give
 bit for bit. Only the driver, this process, writes the store.
 """
 
+import gc
 import re
 import signal
 import threading
@@ -188,7 +189,9 @@ def run(
         if not isinstance(engine, Engine):
             engine = mine.enter_context(engine_named(engine))
         store = store if isinstance(store, Store) else Store(store)
-        return _Sweep(jobs, store, engine, time_limit).finish(text, show)
+        with _uncollected():
+            sweep = _Sweep(jobs, store, engine, time_limit)
+        return sweep.finish(text, show)
 
 
 class _Sweep:
@@ -249,6 +252,18 @@ class _Sweep:
                 yield job
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Inside, no garbage is looked for: new rows have none, and there may be 100,000 of them."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
+
+
 def _check_names(jobs: list[Job]) -> None:
     """Refuse two functions under one name and version: one would get the other's rows."""
     known: dict[tuple[str, int], Any] = {}
@@ -263,7 +278,8 @@ def _check_names(jobs: list[Job]) -> None:
 
 def _edited(rows: Iterable[Row], jobs: list[Job]) -> set[str]:
     """Names of the measurements whose stored results come from another text of the function."""
-    texts = {job.name: measurement_of(job.function).source for job in jobs}
+    functions = {job.name: job.function for job in jobs}
+    texts = {name: measurement_of(function).source for name, function in functions.items()}
     return {row.name for row in rows if row.result_text and row.source != texts[row.name]}
 
 

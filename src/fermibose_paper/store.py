@@ -15,13 +15,13 @@ import json
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fermibose.errors import FermiboseError, FileFormatError, InputError
 from fermibose_paper.job import Job, decode, digest, measurement_of
@@ -46,6 +46,8 @@ _SYNCHRONOUS = "EXTRA"
 _MANY = 500  # keys that one query may ask for: SQLite takes so many variables at least
 _WAIT = 60.0  # seconds to wait for another process that is writing
 _REMEDY = "What is stored is safe: {}, and start again; only what is missing will be computed"
+
+Found = TypeVar("Found")
 
 
 class StoreError(FermiboseError, OSError):
@@ -246,15 +248,16 @@ class Store:
             raise InputError(f"rows are of a measurement by its name, not of {name!r}")
         query = f"SELECT {_EVERYTHING} FROM results ORDER BY name, params, seed, key"
         with self._open() as connection:
-            rows = [_read(found) for found in _fetch(connection, query)]
+            rows = _rows(connection, query)
         return [row for row in rows if name is None or row.name == name]
 
     def digest(self) -> str:
         """A sha256 of all jobs and results; the same for the same results, whenever computed."""
         content = hashlib.sha256()
         with self._open() as connection:
-            for found in _fetch(connection, "SELECT key, result FROM results ORDER BY key"):
-                content.update(json.dumps(found, default=repr).encode())
+            query = "SELECT key, result FROM results ORDER BY key"
+            for text in _fetch(connection, query, of=lambda row: json.dumps(row, default=repr)):
+                content.update(text.encode())
         return content.hexdigest()
 
 
@@ -280,26 +283,35 @@ def _find(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]
         (rows,) = connection.execute("SELECT count(*) FROM results").fetchone()
         if 4 * len(keys) > rows:  # all at once is quicker
             wanted, query = set(keys), f"SELECT {_EVERYTHING} FROM results"
-            return {row[0]: _read(row) for row in _fetch(connection, query) if row[0] in wanted}
+            return {row.key: row for row in _rows(connection, query) if row.key in wanted}
     for start in range(0, len(keys), _MANY):
         some = keys[start : start + _MANY]
         marks = ", ".join("?" * len(some))
         query = f"SELECT {_EVERYTHING} FROM results WHERE key IN ({marks})"
-        found.update({row[0]: _read(row) for row in _fetch(connection, query, some)})
+        found.update({row.key: row for row in _rows(connection, query, some)})
     return found
 
 
+def _rows(connection: sqlite3.Connection, query: str, values: Sequence[str] = ()) -> list[Row]:
+    """The rows of a query for everything, each checked as it is read: none is held twice."""
+    return _fetch(connection, query, values, of=_read)
+
+
 def _fetch(
-    connection: sqlite3.Connection, query: str, values: Sequence[str] = ()
-) -> list[tuple[Any, ...]]:
-    """The rows of a query. Bytes that are no text must not keep the others from being read."""
+    connection: sqlite3.Connection,
+    query: str,
+    values: Sequence[str] = (),
+    *,
+    of: Callable[[tuple[Any, ...]], Found],
+) -> list[Found]:
+    """What ``of`` makes of each row. Bytes that are no text must not keep the others unread."""
     try:
-        return connection.execute(query, values).fetchall()
+        return [of(found) for found in connection.execute(query, values)]
     except sqlite3.OperationalError as error:
         if "decode" not in str(error):
             raise
     connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
-    return connection.execute(query, values).fetchall()
+    return [of(found) for found in connection.execute(query, values)]
 
 
 def _read(found: tuple[Any, ...]) -> Row:

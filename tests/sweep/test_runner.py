@@ -1,5 +1,6 @@
 """Runs that are killed, interrupted, repeated and shared. Oracle: an undisturbed run."""
 
+import gc
 import random
 import re
 import signal
@@ -109,6 +110,18 @@ def test_nothing_finished_is_computed_again_and_equal_jobs_are_computed_once(tmp
     assert [row.seed for row in first.rows] == [0, 1, 0, 2, 1]
     assert second.rows == first.rows
     assert [(tmp_path / str(seed)).read_text() for seed in range(3)] == ["x", "x", "x"]
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_garbage_is_collected_after_a_run_as_before_it(tmp_path, collected):
+    jobs = [Job(measures.tally, {"scale": 1.0}, seed=0)]
+    try:
+        if not collected:
+            gc.disable()
+        run(jobs, tmp_path / "store.db")
+        assert gc.isenabled() == collected
+    finally:
+        gc.enable()
 
 
 def test_store_and_engine_may_be_given_by_name_and_jobs_one_by_one(tmp_path):
