@@ -108,7 +108,7 @@ def test_a_worker_with_another_version_of_the_measurement_refuses_it():
     job = Job(measures.tally, {"scale": 1.0})
     for attribute, other in (("version", 2), ("name", "other")):
         asked = copy.copy(job)
-        asked.__dict__[attribute] = other
+        object.__setattr__(asked, attribute, other)
         answer = perform(asked)
         assert answer.result is None
         assert "the worker has version 1 of 'tally'" in answer.error
