@@ -128,12 +128,12 @@ def test_a_training_with_everything_is_resumed_to_the_same_bits(tmp_path, monkey
     steps = 0
     step = LayerStage.step
 
-    def fail(self, index):
+    def fail(self, *batches):
         nonlocal steps
         steps += 1
         if steps == 14:  # in the second epoch of the second layer
             raise ZeroDivisionError
-        return step(self, index)
+        return step(self, *batches)
 
     monkeypatch.setattr(LayerStage, "step", fail)
     with pytest.raises(ZeroDivisionError):

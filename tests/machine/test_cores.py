@@ -83,7 +83,9 @@ def test_several_threads_share_the_pieces():
     assert len(seen) == 3
 
 
-@pytest.mark.parametrize("shape", [(50, 600, 1000), (700, 100, 300), (3, 5, 2), (40, 3000, 130)])
+@pytest.mark.parametrize(
+    "shape", [(50, 600, 1000), (700, 100, 300), (3, 5, 2), (40, 3000, 130), (90, 700, 10)]
+)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_product_in_pieces_is_the_product(shape, threads, monkeypatch):
     monkeypatch.setattr(cores, "PRODUCTS", 1 << 20)
@@ -98,6 +100,26 @@ def test_a_product_in_pieces_is_the_product(shape, threads, monkeypatch):
     torch.testing.assert_close(plain.double(), wide, rtol=1e-5, atol=0)
     torch.testing.assert_close(shifted.double(), wide + bias, rtol=1e-5, atol=0)
     torch.testing.assert_close(turned.T.double(), wide, rtol=1e-5, atol=0)
+
+
+def test_a_product_is_cut_alike_by_any_number_of_threads(monkeypatch):
+    a, b = torch.rand(2000, 100), torch.rand(100, 200)
+    monkeypatch.setattr(cores, "PRODUCTS", 1 << 20)
+    piece = cores._product
+    found = []
+    for threads in (1, 2, 4):
+        shapes = []
+
+        def note(left, right, bias, out, shapes=shapes):
+            shapes.append((tuple(left.shape), tuple(right.shape)))
+            piece(left, right, bias, out)
+
+        monkeypatch.setattr(cores, "_product", note)
+        with several(threads):
+            product(a, b)
+        found.append(sorted(shapes))
+    assert len(found[0]) > 1
+    assert found[0] == found[1] == found[2]
 
 
 def test_pieces_cover_everything_once_and_do_not_depend_on_threads():

@@ -1,6 +1,7 @@
 """The local rule. Oracles: a loop over pairs, autograd, pytorch-metric-learning, invariances."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -13,9 +14,9 @@ from pytorch_metric_learning.reducers import MeanReducer
 
 from fermibose import PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine import LocalConv, LocalDense, cores, local_rule
-from fermibose.machine.local_rule import count_pairs, pair_force
-from fermibose.machine.loop import Adam
+from fermibose.machine import FreeEnergy, LocalConv, LocalDense, local_rule
+from fermibose.machine.local_rule import Columns, count_pairs, pair_force
+from fermibose.machine.loop import ALONE, Adam, Sharing
 
 energies = st.builds(
     PairEnergy,
@@ -187,25 +188,57 @@ def test_a_layer_learns_the_same_under_autocast(layer):
     assert torch.equal(layers[0].weight.grad, layers[1].weight.grad)
 
 
-@pytest.mark.parametrize(
-    "layer", [lambda: LocalDense(40, 32, bias=True), lambda: LocalConv((1, 6, 7), 4)]
-)
-@pytest.mark.parametrize("autocast", [False, True])
-def test_an_optimiser_moves_by_the_gradient_that_would_be_written(layer, autocast, monkeypatch):
-    monkeypatch.setattr(cores, "NUMBERS", 256)  # several pieces
-    x, labels = batch(8, 20, 42 if layer().units == 4 else 40, 3, torch.float32)
-    moved = []
-    for at_once in (False, True):
-        learner = layer()
-        learner.initialise(torch.Generator().manual_seed(0))
-        adam = Adam(learner.parameters(), learning_rate=0.01, weight_decay=0.1)
-        for _ in range(3):
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-                learner.learn_from(x, labels, PairEnergy(), optimiser=adam if at_once else None)
-            if not at_once:
-                adam.step()
-        moved.append(torch.cat([p.flatten() for p in learner.parameters()]))
-    assert torch.equal(*moved)
+@pytest.mark.parametrize("told", ["the next", "another", "nothing"])  # of what comes after
+@pytest.mark.parametrize("activation", ["half_tanh", "relu"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_blocks_of_units_learn_as_the_whole_layer_does(number, activation, told):
+    """Against the layer's own rule and Adam on all of it; dead inputs, one batch of twins."""
+    batches = [batch(seed, size, 42, 3) for seed, size in ((1, 20), (2, 20), (3, 20), (4, 7))]
+    lit = torch.arange(42) % 5 > 0
+    batches = [(x * lit, labels) for x, labels in batches]
+    batches[1] = 0.5 * lit + 1e-6 * batches[1][0], batches[1][1]
+    layers = [LocalDense(42, 37, activation=activation, bias=True).double() for _ in range(2)]
+    for layer in layers:
+        layer.initialise(torch.Generator().manual_seed(0))
+    whole, apart = layers
+    how = {"learning_rate": 0.05, "weight_decay": 0.1, "averaging": 0.9}
+    adam = Adam(whole.parameters(), **how)
+    columns = Columns(apart, lit, number, **how)
+    assert len(columns.blocks) == number
+    assert len(columns.dead) == 9
+    for (x, labels), after in pairwise([*batches, None]):
+        report = whole.learn_from(x, labels, PairEnergy(), activity=0.3)
+        adam.step()
+        live = columns.seen if told == "the next" and columns.seen is not None else x[:, lit]
+        following = after[0][:, lit] if after is not None and told == "the next" else None
+        following = batches[0][0][:, lit] if told == "another" else following
+        blocked = columns.learn(live, labels, PairEnergy(), activity=0.3, following=following)
+        assert blocked == pytest.approx(report, rel=1e-9, abs=0)
+        columns.join()
+        for ours, theirs in zip(apart.parameters(), whole.parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    adam.finish()
+    columns.optimiser.finish()
+    columns.join()
+    for ours, theirs in zip(apart.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_a_layer_is_cut_where_that_is_worthwhile():
+    layer = LocalDense(784, 1000)
+    rows = torch.arange(784) >= 172  # as many as the paper's digits light
+    few, none = torch.arange(784) >= 10, torch.zeros(784, dtype=torch.bool)
+
+    def of(lit, size=50, energy=None, ranks=ALONE):
+        return Columns.of(layer, lit, energy or PairEnergy(), size, ranks, learning_rate=0.1)
+
+    assert [len(of(rows, size).blocks) for size in (10, 50, 100, 1000)] == [1, 2, 4, 4]
+    assert len(of(rows).live) == 612
+    assert len(of(few).dead) == len(of(none).dead) == len(of(None).dead) == 0
+    for other in ({"energy": FreeEnergy()}, {"ranks": Sharing(0, 2)}, {"size": 4097}):
+        assert of(few, **other) is None
+        apart = of(rows, **other)
+        assert (len(apart.blocks), len(apart.dead), apart.closed) == (1, 172, False)
 
 
 @pytest.mark.parametrize(

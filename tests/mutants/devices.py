@@ -10,7 +10,7 @@ MUTANTS = [
     ("devices: inputs brought to the CPU", "fermibose/machine/inputs.py", 'values.device.type not in ("cpu", "meta")', "False", LEARNS),
     ("devices: weights left on the CPU", "fermibose/machine/training.py", "    net = net.to(x.device)\n", "", LEARNS),
     ("devices: numbers drawn on the CPU", "fermibose/machine/training.py", "torch.Generator(x.device).manual_seed", "torch.Generator().manual_seed", LEARNS),
-    ("devices: steps counted on the CPU", "fermibose/machine/loop.py", "torch.zeros((), device=p.device)", "torch.zeros(1)", LEARNS),
+    ("devices: steps counted on the CPU", "fermibose/machine/loop.py", "torch.zeros((), device=where)", "torch.zeros(1)", LEARNS),
     ("devices: identities on the CPU", "fermibose/machine/pairing.py", "torch.arange(len(x), device=x.device)", "torch.arange(len(x))", LEARNS),
     ("devices: kernel solved elsewhere", "fermibose/machine/readouts.py", "dtype=wide, device=keys.device)", "dtype=wide)", LEARNS),
     ("devices: float64 everywhere", "fermibose/compute.py", "device.type in WITHOUT_FLOAT64", "False", LEARNS),

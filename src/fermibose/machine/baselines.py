@@ -85,7 +85,7 @@ class Backpropagation:
             parameters, learning_rate=learning_rate, weight_decay=weight_decay, cosine=cosine
         )
 
-    def step(self, index: Tensor) -> Mapping[str, float]:
+    def step(self, index: Tensor, following: Tensor | None = None) -> Mapping[str, float]:
         """One Adam step on the samples ``index``."""
         x, y = self.x[index], self.y[index]
         if self.transforms:

@@ -22,9 +22,10 @@ Result = TypeVar("Result")
 
 # Multiplications, and numbers of an array, that are a piece: they take several times as long as two
 # threads need to meet (meeting() in benchmarks/machine.py).
-PRODUCTS, NUMBERS = 1 << 23, 1 << 18
+PRODUCTS, NUMBERS = 1 << 24, 1 << 18
 EDGE = 16  # numbers of a cache line: cuts leave vector instructions where they were
 NARROW = 128  # rows or columns of a result that are cut no further: thin products are slow ones
+THIN = 16  # columns below which a product is turned (thin() in benchmarks/machine.py)
 LONG = 256  # rows of a result from which they are cut, not its columns: rows lie apart in memory
 
 
@@ -106,9 +107,9 @@ def on_threads(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> list
     return results
 
 
-def cut(length: int, pieces: int) -> list[slice]:
-    """0 … length in about so many parts of the same length, which is a multiple of EDGE."""
-    step = max(EDGE, -(-length // (pieces * EDGE)) * EDGE)
+def cut(length: int, pieces: int, edge: int = EDGE) -> list[slice]:
+    """0 … length in about so many parts of the same length, which is a multiple of ``edge``."""
+    step = max(edge, -(-length // (pieces * edge)) * edge)
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
@@ -138,7 +139,12 @@ def product(
 
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    if bias is None:
+    if b.shape[1] < THIN <= a.shape[0]:  # the same sums, lying
+        lying = out.new_empty(out.shape[::-1])  # given, it is not cast by autocast
+        out.copy_(torch.mm(b.T, a.T, out=lying).T)
+        if bias is not None:
+            out.add_(bias)
+    elif bias is None:
         torch.mm(a, b, out=out)
     else:
         torch.addmm(bias, a, b, out=out)

@@ -185,7 +185,7 @@ class Streamed(Source):
         if self.dataset:
             found = np.stack([self._item(int(number)) for number in index])
         else:
-            found = self.values[index.numpy()]
+            found = self.values.take(index.numpy(), axis=0)
             self.touched += len(index) * AROUND
         return self._read(found)
 
@@ -214,7 +214,7 @@ class Streamed(Source):
         """Rows as they are used; the pages of a file they came from may go."""
         read = found if self.scaling is None else self.scaling(found)
         if self.divisor is None:
-            read = read.astype(np.float32)
+            read = read.astype(np.float32, copy=not read.flags.owndata)  # a part of the data
         else:  # as fermibose.data scales pixels: one division, in float32
             read = np.divide(read, np.float32(self.divisor), dtype=np.float32)
         self.touched += found.nbytes

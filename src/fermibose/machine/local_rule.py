@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from fermibose import checks
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
-from fermibose.machine.cores import on_threads, product
+from fermibose.machine.cores import NARROW, cut, on_threads, pieces_of, product
 from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.loop import ALONE, Adam, Sharing
 from fermibose.machine.queries import BLOCK, Energy, batch_forces
@@ -43,9 +43,13 @@ COMMON = 1e-3
 # layer of preset "robust" a quarter longer or more, not the second (chunks() in
 # benchmarks/machine.py).
 CHUNK = 64
-# Fraction of dead inputs from which they are split off; at the 22 % of the paper's digits a local
-# step is then about a tenth cheaper (split() in benchmarks/machine.py), with few it would not be.
-WORTHWHILE = 0.1
+# Multiplications of the product x W that are worth a block of its own (widths() in
+# benchmarks/machine.py): fewer are less than threads lose by a meeting.
+BLOCK_PRODUCTS = 3 << 22
+VECTOR = 8  # units by which blocks may differ
+# Fraction of dead inputs from which they are split off: choosing the others costs as much as the
+# products with about one in a hundred (split() in benchmarks/machine.py).
+WORTHWHILE = 0.03
 
 
 class PairReport(NamedTuple):
@@ -121,41 +125,59 @@ def pair_force(h: Tensor, labels: Tensor, energy: PairEnergy) -> tuple[Tensor, P
     check_labels(labels, size)
     kinds = labels.numpy()  # NumPy's calls on small matrices cost a third of torch's
     counts = count_pairs(kinds)
-    pairs = max(sum(counts), 1)
     gram, squares, common = _gram(h)
-    if (1 - COMMON) * float(squares.sum()) < size * common:
+    if nearly_one(squares, common):
         h = h - h.mean(0)
         gram, squares, _ = _gram(h)
     squares = squares / units
-    force = torch.empty_like(h)
-    pair_energy = total = bosons = 0.0
-    high, rows = max(STRIP // size, 1), max(BLOCK // size, 1)
+    force, sums = torch.empty_like(h), np.zeros(3)
+    high = max(STRIP // size, 1)
     for top in range(0, size, high):  # the force on some rows needs no other rows' forces
         strip = product(h[top : top + high], h.T) if gram is None else gram
-        distances = strip.numpy()
-        for start in range(top, min(top + high, size), rows):
-            block = slice(start, min(start + rows, top + high))
-            diagonal = slice(start, None, size + 1)  # of the flattened block
-            same = kinds[block, None] == kinds
-            d2 = distances[start - top : block.stop - top]
-            d2 *= -2 / units
-            d2 += squares
-            d2 += squares[block, None]
-            np.maximum(d2, 0, out=d2)
-            d2.reshape(-1)[diagonal] = 0
-
-            energies, laplacian = energy.energy_and_force(d2, same, counts)
-            laplacian *= -2 / (units * pairs)
-            laplacian.reshape(-1)[diagonal] -= laplacian.sum(1)
-
-            energies.reshape(-1)[diagonal] = 0
-            pair_energy += float(energies.sum()) / 2
-            total += float(d2.sum()) / 2
-            d2 *= same
-            bosons += float(d2.sum()) / 2
-            d2[:] = laplacian
+        sums += to_laplacian(strip.numpy(), squares, kinds, energy, counts, units, top)
         product(strip, h, out=force[top : top + high])
-    return force, PairReport.of(pair_energy / pairs, bosons, total - bosons, counts)
+    return force, PairReport.of(float(sums[0]), float(sums[1]), float(sums[2]), counts)
+
+
+def to_laplacian(
+    gram: npt.NDArray[Any],
+    squares: npt.NDArray[Any],
+    kinds: npt.NDArray[np.int64],
+    energy: PairEnergy,
+    counts: tuple[int, int],
+    units: int,
+    top: int = 0,
+) -> tuple[float, float, float]:
+    """Turn rows of the Gram matrix, from the row ``top`` on, into those of (2/NP)(diag(S1) − S).
+
+    squares: |h_i|²/N of all samples, kinds their labels. Returns what these rows have of L, and of
+    D² summed over boson and over fermion pairs.
+    """
+    size, pairs = gram.shape[1], max(sum(counts), 1)
+    pair_energy = total = bosons = 0.0
+    rows = max(BLOCK // size, 1)
+    for start in range(top, top + len(gram), rows):
+        block = slice(start, min(start + rows, top + len(gram)))
+        diagonal = slice(start, None, size + 1)  # of the flattened block
+        same = kinds[block, None] == kinds
+        d2 = gram[start - top : block.stop - top]
+        d2 *= -2 / units
+        d2 += squares
+        d2 += squares[block, None]
+        np.maximum(d2, 0, out=d2)
+        d2.reshape(-1)[diagonal] = 0
+
+        energies, laplacian = energy.energy_and_force(d2, same, counts)
+        laplacian *= -2 / (units * pairs)
+        laplacian.reshape(-1)[diagonal] -= laplacian.sum(1)
+
+        energies.reshape(-1)[diagonal] = 0
+        pair_energy += float(energies.sum()) / 2
+        total += float(d2.sum()) / 2
+        d2 *= same
+        bosons += float(d2.sum()) / 2
+        d2[:] = laplacian
+    return pair_energy / pairs, bosons, total - bosons
 
 
 def _gram(h: Tensor) -> tuple[Tensor | None, npt.NDArray[Any], float]:
@@ -164,8 +186,17 @@ def _gram(h: Tensor) -> tuple[Tensor | None, npt.NDArray[Any], float]:
     if size**2 > STRIP:
         return None, h.square().sum(1).numpy(), float(h.mean(0).square().sum())
     gram = product(h, h.T)
-    products = gram.numpy()
-    return gram, products.diagonal().copy(), float(products.sum()) / size**2
+    return gram, *of_gram(gram.numpy())
+
+
+def of_gram(gram: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
+    """|h_i|², and |⟨h⟩|²."""
+    return gram.diagonal().copy(), float(gram.sum()) / gram.size
+
+
+def nearly_one(squares: npt.NDArray[Any], common: float) -> bool:
+    """Whether samples with these |h_i|² and |⟨h⟩|² have nearly all in common."""
+    return (1 - COMMON) * float(squares.sum()) < len(squares) * common
 
 
 @dataclass(frozen=True)
@@ -244,7 +275,6 @@ class LocalLayer(nn.Module, ABC):
         extra: bool = False,
         own: bool = False,
         ranks: Sharing = ALONE,
-        optimiser: Adam | None = None,
     ) -> PairReport:
         """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
 
@@ -252,7 +282,6 @@ class LocalLayer(nn.Module, ABC):
         as an adversary or a camera changed them, (B, …); they are the queries then, and x the keys.
         extra: x are queries too. own: a perturbed input and its own x are a boson pair. ranks: who
         shares the batch; x and perturbed are this rank's part of it, labels those of all.
-        optimiser: moves the parameters by that gradient at once; ``.grad`` may then stay as it was.
 
         The forces on the output are in closed form, and the chain rule carries them through this
         layer only.
@@ -286,8 +315,6 @@ class LocalLayer(nn.Module, ABC):
         *summed, sums = ranks.total(*summed, sums)
         for parameter, gradient in zip(parameters, summed, strict=True):
             parameter.grad = gradient
-        if optimiser is not None:
-            optimiser.step()
         value, bosons, fermions = (float(part) for part in sums)
         return PairReport.of(value, bosons, fermions, counts)
 
@@ -364,7 +391,6 @@ class LocalDense(LocalLayer, Dense):
         energy: Energy,
         *,
         activity: float = 0.0,
-        optimiser: Adam | None = None,
         **queries: Any,
     ) -> PairReport:
         """Write the gradient of L (without weight decay) for the batch x into ``.grad``.
@@ -377,61 +403,175 @@ class LocalDense(LocalLayer, Dense):
         shared = queries.get("ranks", ALONE).count > 1
         asked = queries.get("perturbed") is not None
         if elsewhere or shared or asked or isinstance(energy, FreeEnergy):
-            return super().learn_from(
-                x, labels, energy, activity=activity, optimiser=optimiser, **queries
-            )
-        h = self.activation.apply_(Dense.forward(self, x))
+            return super().learn_from(x, labels, energy, activity=activity, **queries)
+        h = self.represent(x)
         force, report = pair_force(h, labels, energy)
+        self.descend(x, h, force, activity / h.numel())
+        return report
+
+    def represent(self, x: Tensor) -> Tensor:
+        """As ``forward``, where no tape is kept."""
+        return self.activation.apply_(Dense.forward(self, x))
+
+    def descend(self, x: Tensor, h: Tensor, force: Tensor, activity: float) -> None:
+        """Write the gradient of the parameters for a force ∂L/∂h, which is used up, into ``.grad``.
+
+        h: the output for inputs x. activity: penalty of each number in it.
+        """
         if activity:
-            force.add_(h.sign(), alpha=activity / h.numel())
+            force.add_(h.sign(), alpha=activity)
         delta = self.activation.pull_back_(force, h)
         if self.bias is not None:
             self.bias.grad = delta.sum(0)
-        if optimiser is not None:
-            optimiser.step({self.weight: (x.T, delta)})
-            return report
         if self.weight.grad is None:
             self.weight.grad = torch.empty_like(self.weight)
         product(x.T, delta, out=self.weight.grad)
-        return report
 
 
 @dataclass(frozen=True)
-class SplitInputs:
-    """A layer in two parts: one that learns from the live inputs, and the weights of dead ones.
+class Block:
+    """Some units of a layer."""
 
-    Dead inputs are 0 in every training sample; of the paper's 1000 digits 22 % of the pixels are
-    never lit. Their weights feel no pair, and nothing feels them, so they need no GEMM, only their
-    weight decay: the optimiser moves them with gradient 0, as it would anyway.
-    """
-
-    live: Tensor  # their positions among the inputs
-    dead: Tensor
-    learner: LocalDense
-    resting: nn.Parameter  # (dead inputs, units)
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, layer: LocalDense, lit: Tensor) -> Self | None:
-        """Split ``layer``, if it is worthwhile; lit: which of its inputs are ever other than 0."""
-        live, dead = lit.nonzero()[:, 0], (~lit).nonzero()[:, 0]
-        if len(dead) < WORTHWHILE * len(lit) or not len(live):
-            return None
-        units = layer.weight.shape[1]
-        learner = LocalDense(len(live), units, activation=layer.activation.name).to(layer.weight)
-        learner.weight.copy_(layer.weight[live])
-        learner.bias = layer.bias
-        resting = nn.Parameter(layer.weight[dead], requires_grad=False)
-        resting.grad = torch.zeros_like(resting)
-        return cls(live, dead, learner, resting)
+    units: slice
+    learner: LocalDense  # of the live inputs
+    resting: nn.Parameter  # weights of the dead ones, (dead, units)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All that the optimiser moves."""
         yield from self.learner.parameters()
         yield self.resting
 
+
+class Output(NamedTuple):
+    """What a block makes of a mini-batch."""
+
+    h: Tensor  # (B, units of the block)
+    gram: Tensor  # h hᵀ
+
+
+class Columns:
+    r"""A dense layer while it learns: in blocks of units, without its dead inputs.
+
+    Blocks need each other in one place only, the Gram matrix of all representations. With the
+    matrix Λ of the Laplacian,
+
+    .. math:: h h^\top = \sum_b h_b h_b^\top, \qquad
+        \frac{\partial L}{\partial h_b} = \Lambda\,h_b, \qquad
+        \frac{\partial L}{\partial W_b} = x^\top [\Lambda h_b \odot \varphi'(z_b)] .
+
+    So all that is work in a step, from the force on a block to its outputs for the next mini-batch,
+    is done by one thread, and threads meet once a step.
+
+    Dead inputs are 0 in every training sample; of the paper's 1000 digits 22 % of the pixels are
+    never lit. Their weights feel no pair, and nothing feels them, so they need no GEMM, only their
+    weight decay: the optimiser moves them with gradient 0, as it would anyway.
+
+    The weights live here meanwhile; :meth:`join` writes them back.
+
+    lit: which inputs are ever other than 0. number: of blocks, at the most. closed: whether the
+    layer learns by :meth:`learn`; else it is one block, whose learner does. adam: how it moves.
+    """
+
+    @classmethod
+    def of(
+        cls,
+        layer: LocalDense,
+        lit: Tensor | None,
+        energy: Energy,
+        size: int,
+        ranks: Sharing,
+        **adam: Any,
+    ) -> Self | None:
+        """For mini-batches of this size, if it is worthwhile; lit: None if that is not known."""
+        inputs, units = layer.weight.shape
+        if lit is None or not 0 < lit.sum() <= (1 - WORTHWHILE) * inputs:
+            lit = torch.ones(inputs, dtype=torch.bool, device=layer.weight.device)
+        closed = isinstance(energy, PairEnergy) and ranks.count == 1 and size**2 <= STRIP
+        if not (closed and layer.weight.device.type == "cpu"):
+            return None if lit.all() else cls(layer, lit, 1, closed=False, **adam)
+        products = size * int(lit.sum()) * units
+        number = min(pieces_of(products, BLOCK_PRODUCTS), pieces_of(units, NARROW))
+        return cls(layer, lit, number, **adam)
+
     @torch.no_grad()
-    def join(self, layer: LocalDense) -> None:
-        """Write both parts' weights into ``layer``."""
-        layer.weight.index_copy_(0, self.live, self.learner.weight)
-        layer.weight.index_copy_(0, self.dead, self.resting)
+    def __init__(
+        self, layer: LocalDense, lit: Tensor, number: int, *, closed: bool = True, **adam: Any
+    ) -> None:
+        self.layer, self.closed = layer, closed
+        self.live, self.dead = lit.nonzero()[:, 0], (~lit).nonzero()[:, 0]
+        weight, bias, name = layer.weight, layer.bias, layer.activation.name
+        self.blocks: list[Block] = []
+        for units in cut(layer.units, number, VECTOR):
+            learner = LocalDense(
+                len(self.live), units.stop - units.start, activation=name, bias=bias is not None
+            ).to(weight)
+            learner.weight.copy_(weight[self.live, units])
+            if bias is not None and learner.bias is not None:
+                learner.bias.copy_(bias[units])
+            resting = nn.Parameter(weight[self.dead, units].clone(), requires_grad=False)
+            resting.grad = torch.zeros_like(resting)
+            self.blocks.append(Block(units, learner, resting))
+        self.optimiser = Adam([p for block in self.blocks for p in block.parameters()], **adam)
+        self.pieces = [self.optimiser.whole(block.parameters()) for block in self.blocks]
+        self.seen: Tensor | None = None  # inputs of which the blocks have these outputs, with Grams
+        self.outputs: dict[int, Output] = {}
+
+    @torch.no_grad()
+    def join(self) -> None:
+        """Write the weights of all blocks into the layer."""
+
+        def write(block: Block) -> None:
+            self.layer.weight[self.live, block.units] = block.learner.weight
+            self.layer.weight[self.dead, block.units] = block.resting
+            if self.layer.bias is not None and block.learner.bias is not None:
+                self.layer.bias[block.units] = block.learner.bias
+
+        on_threads(write, self.blocks)
+
+    @torch.no_grad()
+    def learn(
+        self,
+        x: Tensor,
+        labels: Tensor,
+        energy: PairEnergy,
+        *,
+        activity: float = 0.0,
+        following: Tensor | None = None,
+    ) -> PairReport:
+        """One step on the live inputs x, as :meth:`LocalDense.learn_from` and one of Adam would.
+
+        following: inputs of the next mini-batch, if it is known; the step ends with their outputs.
+        """
+        if x is not self.seen:
+            on_threads(lambda number: self._see(number, x), range(len(self.blocks)))
+        heads, grams = zip(
+            *(self.outputs[number] for number in range(len(self.blocks))), strict=True
+        )
+        gram = sum(grams[1:], grams[0])
+        squares, common = of_gram(gram.numpy())
+        if nearly_one(squares, common):  # as in pair_force
+            heads = tuple(h - h.mean(0) for h in heads)
+            gram = sum((h @ h.T for h in heads), torch.zeros_like(gram))
+            squares, _ = of_gram(gram.numpy())
+        kinds, units = labels.numpy(), self.layer.units
+        counts = count_pairs(kinds)
+        sums = to_laplacian(gram.numpy(), squares / units, kinds, energy, counts, units)
+        penalty = activity / (len(x) * units)
+
+        def learn(number: int) -> None:
+            h = self.outputs[number].h
+            self.blocks[number].learner.descend(x, h, gram @ heads[number], penalty)
+            self.optimiser.move(self.pieces[number])
+            if following is not None:
+                self._see(number, following)
+
+        self.optimiser.begin()
+        on_threads(learn, range(len(self.blocks)))
+        self.optimiser.end()
+        self.seen = following
+        return PairReport.of(*sums, counts)
+
+    def _see(self, number: int, x: Tensor) -> None:
+        """Find what a block makes of these inputs."""
+        h = self.blocks[number].learner.represent(x)
+        self.outputs[number] = Output(h, h @ h.T)

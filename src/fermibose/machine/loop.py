@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from functools import cached_property
+from itertools import pairwise, zip_longest
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -28,14 +28,11 @@ from fermibose.machine.checkpoint import Checkpoint, Position, Records
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # as in the original paper on Adam
 
 
-# Parameters whose gradient is a product a b that nobody has multiplied yet: a and b
-Factors: TypeAlias = Mapping[nn.Parameter, tuple[Tensor, Tensor]]
+class Piece(NamedTuple):
+    """What Adam moves at once: rows of some parameters, as matrices, with their moments."""
 
-
-class _Moved(NamedTuple):
-    """A piece of what Adam moves: some rows of each parameter, as a matrix."""
-
-    rows: Sequence[slice]
+    owners: list[nn.Parameter]  # which have the gradients
+    rows: list[slice]
     parameters: list[Tensor]
     first_moments: list[Tensor]
     second_moments: list[Tensor]
@@ -69,49 +66,36 @@ class Adam:
         self.averages = [p.detach().clone() for p in self.parameters] if averaging else []
         self.first_moments = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
         self.second_moments = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
-        self.step_counts = [torch.zeros((), device=p.device) for p in self.parameters]
-        self.pieces = self._cut()
+        where = self.parameters[0].device if self.parameters else None
+        self.count = torch.zeros((), device=where)  # of steps
+        self.rate = learning_rate
 
     @torch.no_grad()
-    def step(self, factors: Factors = MappingProxyType({})) -> None:
-        """Move every parameter once.
+    def step(self) -> None:
+        """Move every parameter once."""
+        self.begin()
+        cores.on_threads(self.move, self.pieces)
+        self.end()
 
-        factors: rows of their product are found where they are needed, and read from the cache.
-        """
-        done = self.done if self.cosine or self.averages else 0  # reading a tensor takes time
-        torch._foreach_add_(self.step_counts, 1)
-        gradients = [factors.get(p) or _matrix(p.grad) for p in self.parameters]
-        rate = self._rate(done)
-        cores.on_threads(lambda piece: self._move(piece, gradients, rate), self.pieces)
-        for average, parameter in zip(self.averages, self.parameters, strict=False):
-            average.lerp_(parameter, 1 - min(self.averaging, (1 + done) / (10 + done)))
+    def begin(self) -> None:
+        """Begin a step: count it, and find its rate."""
+        done = self.done if self.cosine else 0  # reading a tensor takes time
+        self.count += 1
+        self.rate = self._rate(done)
 
-    def _cut(self) -> list[_Moved]:
-        """Pieces of all that is moved, number by number: rows of each parameter, or nothing."""
-        state = self.parameters, self.first_moments, self.second_moments
-        matrices = [[_matrix(tensor.detach()) for tensor in tensors] for tensors in state]
-        number = cores.pieces_of(sum(p.numel() for p in self.parameters), cores.NUMBERS)
-        cuts = [cores.cut(len(matrix), number) for matrix in matrices[0]]
-        return [
-            _Moved(
-                rows, *([t[part] for t, part in zip(kind, rows, strict=True)] for kind in matrices)
-            )
-            for rows in zip_longest(*cuts, fillvalue=slice(0, 0))
+    def move(self, piece: Piece) -> None:
+        """Move a piece, by the gradients that are there by now."""
+        gradients = [
+            _matrix(owner.grad)[rows] for owner, rows in zip(piece.owners, piece.rows, strict=True)
         ]
-
-    def _move(self, piece: _Moved, gradients: Sequence[Any], rate: float) -> None:
-        """Move a piece, at this rate."""
         torch._fused_adam_(
             piece.parameters,
-            [
-                _rows_of(gradient, rows)
-                for gradient, rows in zip(gradients, piece.rows, strict=True)
-            ],
+            gradients,
             piece.first_moments,
             piece.second_moments,
             [],
-            self.step_counts,
-            lr=rate,
+            [self.count] * len(gradients),
+            lr=self.rate,
             beta1=BETA1,
             beta2=BETA2,
             weight_decay=self.weight_decay,
@@ -120,10 +104,43 @@ class Adam:
             maximize=False,
         )
 
+    def end(self) -> None:
+        """End a step: the averages follow."""
+        if self.averages:
+            done = self.done - 1
+            share = 1 - min(self.averaging, (1 + done) / (10 + done))
+            for average, parameter in zip(self.averages, self.parameters, strict=True):
+                average.lerp_(parameter, share)
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """All that is moved: rows of each parameter, or nothing of it."""
+        number = cores.pieces_of(sum(p.numel() for p in self.parameters), cores.NUMBERS)
+        cuts = [cores.cut(len(_matrix(p)), number) for p in self.parameters]
+        every = range(len(self.parameters))
+        return [self._piece(every, rows) for rows in zip_longest(*cuts, fillvalue=slice(0, 0))]
+
+    def whole(self, parameters: Iterable[nn.Parameter]) -> Piece:
+        """These parameters as one piece, for whoever moves them by himself."""
+        numbers = {id(p): number for number, p in enumerate(self.parameters)}
+        chosen = [numbers[id(p)] for p in parameters]
+        return self._piece(chosen, [slice(None)] * len(chosen))
+
+    def _piece(self, numbers: Sequence[int], rows: Sequence[slice]) -> Piece:
+        state = self.parameters, self.first_moments, self.second_moments
+        return Piece(
+            [self.parameters[n] for n in numbers],
+            list(rows),
+            *(
+                [_matrix(kind[n].detach())[part] for n, part in zip(numbers, rows, strict=True)]
+                for kind in state
+            ),
+        )
+
     @property
     def done(self) -> int:
         """Steps made so far."""
-        return int(self.step_counts[0])
+        return int(self.count)
 
     def _rate(self, done: int) -> float:
         """The learning rate after so many steps."""
@@ -142,10 +159,10 @@ class Adam:
         kinds = {
             "first": self.first_moments,
             "second": self.second_moments,
-            "count": self.step_counts,
             "average": self.averages,
         }
-        return {f"{kind}.{i}": t for kind, tensors in kinds.items() for i, t in enumerate(tensors)}
+        state = {f"{kind}.{i}": t for kind, tensors in kinds.items() for i, t in enumerate(tensors)}
+        return state | {"count": self.count}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take over a state found by :meth:`state`."""
@@ -156,15 +173,7 @@ class Adam:
 def _matrix(tensor: Tensor | None) -> Tensor:
     """All its numbers, in the order in which the kernel walks through memory, by rows."""
     assert tensor is not None  # a gradient that nobody has found
-    return tensor.reshape(tensor.shape[0], -1) if tensor.dim() > 1 else tensor.reshape(-1, 1)
-
-
-def _rows_of(gradient: Tensor | tuple[Tensor, Tensor], rows: slice) -> Tensor:
-    """Rows of a gradient; of one in two factors, their product."""
-    if isinstance(gradient, Tensor):
-        return gradient[rows]
-    left, right = gradient
-    return cores.product(left[rows], right)
+    return tensor.flatten(1) if tensor.dim() > 1 else tensor.reshape(-1, 1)
 
 
 class Stage(Protocol):
@@ -175,8 +184,11 @@ class Stage(Protocol):
     samples: int
     optimiser: Adam
 
-    def step(self, index: Tensor) -> Mapping[str, float]:
-        """Learn from the samples ``index``; returns what to record of this mini-batch."""
+    def step(self, index: Tensor, following: Tensor | None = None) -> Mapping[str, float]:
+        """Learn from the samples ``index``; returns what to record of this mini-batch.
+
+        following: the samples of the next mini-batch of this epoch, which may be made ready now.
+        """
 
     def end_epoch(self) -> Mapping[str, float]:
         """Returns what to record of this epoch."""
@@ -303,8 +315,8 @@ def train_stages(
                 for epoch in range(first, stage.epochs):
                     ranks.same([*stage.optimiser.parameters, *stage.optimiser.state().values()])
                     order = drawn(stage.samples, weights, generator)
-                    for index in order.split(batch_size):
-                        of_batch = dict(stage.step(index))
+                    for index, following in pairwise([*order.split(batch_size), None]):
+                        of_batch = dict(stage.step(index, following))
                         _record(records, stage.name, of_batch)
                     of_epoch = dict(stage.end_epoch())
                     _record(records, stage.name, of_epoch)

@@ -24,7 +24,7 @@ from fermibose.machine import cores
 from fermibose.machine.checkpoint import Checkpoint, Records
 from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.inputs import HELD, Source, count_classes, training_sources
-from fermibose.machine.local_rule import CHUNK, STRIP, Dense, LocalDense, SplitInputs
+from fermibose.machine.local_rule import CHUNK, STRIP, Columns, Dense, LocalDense
 from fermibose.machine.loop import (
     ALONE,
     Adam,
@@ -54,7 +54,7 @@ History = dict[str, dict[str, npt.NDArray[np.float64]]]
 # that must warn end below half of it, those that learn do not warn. Between them: with boson weight
 # 100 and the settings there, 200 of scikit-learn's digits end at 0.3 d_F, 500 at 0.08 d_F.
 COLLAPSED = 0.1
-TOLD = 1024  # samples that a model classifies at once: fast, and little to hold
+TOLD = 512  # samples that a model classifies at once: fast, and little to hold
 
 
 class CollapseWarning(UserWarning):
@@ -122,30 +122,63 @@ class LayerStage:
             self.x = x if changed or not number else x.map(below, net.width(number))
         if changed and number > 0:
             self.below = below
-        self.split = None
-        if not changed and isinstance(self.layer, LocalDense):
-            self.split = SplitInputs.of(self.layer, self.x.survey.lit)
-        if self.split is not None:
-            live = self.split.live
-            self.x = self.x.map(lambda rows: rows.index_select(1, live), len(live))
         self.steps = lesson.epochs * -(-len(x) // recipe.batch_size)
-        self.optimiser = Adam(
-            self.split.parameters() if self.split else self.layer.parameters(),
-            learning_rate=lesson.learning_rate,
-            weight_decay=recipe.weight_decay / self.layer.units,
-            cosine=self.steps if recipe.schedule == "cosine" else 0,
-            averaging=recipe.averaging,
+        adam: dict[str, Any] = {
+            "learning_rate": lesson.learning_rate,
+            "weight_decay": recipe.weight_decay / self.layer.units,
+            "cosine": self.steps if recipe.schedule == "cosine" else 0,
+            "averaging": recipe.averaging,
+        }
+        self.columns = None
+        if isinstance(self.layer, LocalDense) and lesson.adversary is None:
+            lit = None if changed else self.x.survey.lit
+            size = min(recipe.batch_size, len(x))
+            self.columns = Columns.of(self.layer, lit, lesson.energy, size, ranks, **adam)
+        if self.columns is not None and len(self.columns.dead):
+            live = self.columns.live
+            self.x = self.x.map(lambda rows: rows.index_select(1, live), len(live))
+        self.optimiser = (
+            self.columns.optimiser if self.columns else Adam(self.layer.parameters(), **adam)
         )
+        self.coming: tuple[Tensor, Tensor] | None = None  # inputs and labels of the next mini-batch
 
-    def step(self, index: Tensor) -> Mapping[str, float]:
+    def step(self, index: Tensor, following: Tensor | None = None) -> Mapping[str, float]:
         """One Adam step on the pairs of the samples ``index``."""
+        energy, activity = self.lesson.energy, self.recipe.activity
+        if self.columns is not None and self.columns.closed:
+            assert isinstance(energy, PairEnergy)
+            x, labels = self.coming or self._batch(index)
+            self.coming = None if following is None else self._batch(following)
+            then = None if self.coming is None else self.coming[0]
+            report = self.columns.learn(x, labels, energy, activity=activity, following=then)
+        else:
+            x, labels, queries = self._queries(index)
+            layer = self.columns.blocks[0].learner if self.columns else self.layer
+            report = layer.learn_from(
+                x, labels, energy, activity=activity, ranks=self.ranks, **queries
+            )
+            self.optimiser.step()
+            layer.constrain()
+        return {
+            "boson_distance": report.boson_distance,
+            "fermion_distance": report.fermion_distance,
+            "energy": report.energy,
+            "boson_share": report.boson_share,
+        }
+
+    def _batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """What reaches the layer of these samples, and their labels."""
+        x, labels, _ = self._queries(index)
+        return x, labels
+
+    def _queries(self, index: Tensor) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """The same, and what a local adversary makes of them; of many ranks, this one's part."""
         recipe, lesson, ranks = self.recipe, self.lesson, self.ranks
         labels = self.y.index_select(0, index)
         everywhere = lesson.adversary is not None or type(recipe.pairing) is not ByLabel
         x = self.x.rows(index if everywhere else ranks.part(index))
         if everywhere:  # every rank draws the same random numbers, for all rows
             x, labels = recipe.pairing.views(x, labels, self.generator)
-        layer = self.split.learner if self.split else self.layer
         queries: dict[str, Any] = {}
         if lesson.adversary is not None:
             adversary = lesson.adversary.at((self.optimiser.done + 1) / self.steps)
@@ -155,22 +188,7 @@ class LayerStage:
             queries = {"perturbed": self._below(perturbed)} | adversary.roles
         if everywhere:
             x = ranks.part(x)
-        report = layer.learn_from(
-            self._below(x),
-            labels,
-            lesson.energy,
-            activity=recipe.activity,
-            ranks=ranks,
-            optimiser=self.optimiser,
-            **queries,
-        )
-        layer.constrain()
-        return {
-            "boson_distance": report.boson_distance,
-            "fermion_distance": report.fermion_distance,
-            "energy": report.energy,
-            "boson_share": report.boson_share,
-        }
+        return self._below(x), labels, queries
 
     def _below(self, x: Tensor) -> Tensor:
         """What reaches the layer of such inputs."""
@@ -182,8 +200,8 @@ class LayerStage:
 
     def end_epoch(self) -> Mapping[str, float]:
         """Nothing beyond the records of the mini-batches; the net's own weights are up to date."""
-        if self.split and isinstance(self.layer, LocalDense):
-            self.split.join(self.layer)
+        if self.columns is not None:
+            self.columns.join()
         return {}
 
     def finish(self) -> None:
@@ -217,15 +235,15 @@ class CrossEntropyReadout:
         self.net, self.readout, self.x, self.y = net, net.readout, x, y
         self.h = represented(net, x)
         self.test = (represented(net, test[0]), test[1]) if test is not None else None
+        self.aims = torch.eye(net.config["outputs"], device=x.device)
         self.generator = generator
         # Labels are augmented with their inputs; pairs without labels say nothing about classes.
         self.transforms = transforms_of(recipe)
         self.epochs, self.samples = recipe.readout_epochs, len(x)
-        self.readout.weight.grad = torch.zeros_like(self.readout.weight)
         self.optimiser = Adam([self.readout.weight], learning_rate=recipe.readout_learning_rate)
 
     @torch.no_grad()
-    def step(self, index: Tensor) -> Mapping[str, float]:
+    def step(self, index: Tensor, following: Tensor | None = None) -> Mapping[str, float]:
         """One Adam step on the samples ``index``; records nothing per batch."""
         ranks, here = self.ranks, self.ranks.share(len(index))
         y = self.y.index_select(0, ranks.part(index))
@@ -235,11 +253,10 @@ class CrossEntropyReadout:
         else:
             h = self.h.rows(ranks.part(index))
         residual = self.readout(h).softmax(1)
-        residual[torch.arange(len(y), device=y.device), y] -= 1
-        residual[here.stop - here.start :] = 0  # rows that were added
-        gradient = self.readout.weight.grad
-        torch.mm(h.T, residual.div_(len(index)), out=gradient)
-        assert gradient is not None  # made above
+        residual.sub_(self.aims.index_select(0, y))
+        if ranks.count > 1:
+            residual[here.stop - here.start :] = 0  # rows that were added
+        gradient = cores.product(h.T, residual.div_(len(index)))
         (self.readout.weight.grad,) = ranks.total(gradient)
         self.optimiser.step()
         return {}
@@ -523,7 +540,7 @@ def memory_of(recipe: Recipe, *, samples: int, inputs: int) -> float:
     """Bytes that a training with dense layers takes at least, beside its inputs."""
     widths = [inputs, *(layer for layer in recipe.hidden if isinstance(layer, int))]
     weights = [below * units for below, units in pairwise(widths)]
-    learning = 3 * max(weights, default=0)  # the gradient of a layer and Adam's two moments
+    learning = 4 * max(weights, default=0)  # weights that move, gradient, Adam's two moments
     batch = min(recipe.batch_size, samples)
     # The inputs of a mini-batch, its representations, the forces on them, the pairs that are held
     acting = batch * (inputs + 2 * max(widths[1:], default=0)) + min(batch**2, STRIP)
