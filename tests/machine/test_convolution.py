@@ -66,9 +66,9 @@ def test_the_energy_sees_features_averaged_over_places():
     x, _ = images(1, shape=(1, 8, 8))
     layer = made((8, 8), 3, pool=1, head=2)
     h = layer(x)
-    expected = h.reshape(6, 3, 2, 4, 2, 4).mean((3, 5)).flatten(1)
+    expected = h.reshape(6, 3, 2, 4, 2, 4).mean((3, 5)).permute(0, 2, 3, 1).flatten(1)
     torch.testing.assert_close(layer.head(h), expected)
-    assert torch.equal(made((8, 8), 3, pool=1, head=8).head(h), h.flatten(1))
+    assert torch.equal(made((8, 8), 3, pool=1, head=8).head(h), h.permute(0, 2, 3, 1).flatten(1))
 
 
 @pytest.mark.parametrize("energy", [FreeEnergy(2.0), PairEnergy(0.4, boson_weight=0.3)])

@@ -89,7 +89,9 @@ class LocalAdversary:
             point.requires_grad_(True)
             with torch.enable_grad():
                 h = represent(point)
-            forces = query_forces(h.detach(), keys, same, pairs, energy, counts=counts, ranks=ranks)
+            forces = query_forces(
+                h.detach(), keys, same, pairs, energy, fixed=True, counts=counts, ranks=ranks
+            )
             (gradient,) = torch.autograd.grad(h, point, forces.on_queries)
             move = ball.steepest(gradient).mul_(self.step_size * self.threat.epsilon)
             point = ball.project(move.add_(point.detach()))

@@ -84,10 +84,13 @@ class LocalConv(LocalLayer):
         return self.activation.apply(max_pool2d(z, self.pool) if self.pool > 1 else z)
 
     def head(self, h: Tensor) -> Tensor:
-        """The features averaged to head × head places, (B, filters·head²), or all if fewer."""
-        if min(h.shape[-2:]) <= self.head_size:
-            return h.flatten(1)
-        return adaptive_avg_pool2d(h, self.head_size).flatten(1)
+        """The features averaged to head × head places, (B, head²·filters), or all if fewer.
+
+        Place by place, as they lie in memory: what the pairs send back need not be turned around.
+        """
+        if min(h.shape[-2:]) > self.head_size:
+            h = adaptive_avg_pool2d(h, self.head_size)
+        return h.permute(0, 2, 3, 1).flatten(1)
 
 
 class LocalPointwise(LocalLayer):

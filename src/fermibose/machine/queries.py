@@ -60,24 +60,41 @@ class QueryForces(NamedTuple):
     """What queries and keys do to each other; of many ranks, what the queries of this one do."""
 
     on_queries: Tensor  # ∂L/∂h, (queries, N)
-    on_keys: Tensor  # ∂L/∂g, (keys, N)
+    on_keys: Tensor | None  # ∂L/∂g, (keys, N), if they are others and feel anything
     sums: Tensor  # L, and D² summed over boson and over fermion pairs
 
 
 def query_forces(
-    h: Tensor, g: Tensor, same: Tensor, pairs: Tensor, energy: Energy, *, times: int = 1, **of: Any
+    h: Tensor,
+    g: Tensor | None,
+    same: Tensor,
+    pairs: Tensor,
+    energy: Energy,
+    *,
+    fixed: bool = False,
+    times: int = 1,
+    **of: Any,
 ) -> QueryForces:
-    """The forces on queries h (queries, N) and keys g (keys, N). The rest: :func:`mean_energy`."""
-    centre = g.mean(0)  # what all have in common would cost digits in the Gram matrix
-    h, g = h - centre, g - centre
-    units = h.shape[1]
-    d2 = torch.addmm(g.square().sum(1) + h.square().sum(1, keepdim=True), h, g.T, alpha=-2)
-    d2.mul_(1 / units).clamp_(min=0)
+    """The forces on queries h (queries, N) and keys g (keys, N). The rest: :func:`mean_energy`.
+
+    g: None if the queries are the keys; they feel both forces then, by S + Sᵀ. fixed: the keys
+    feel nothing.
+    """
+    keys = h if g is None else g
+    centre = keys.mean(0)  # what all have in common would cost digits in the Gram matrix
+    h, keys = h - centre, keys - centre
+    d2 = torch.addmm(keys.square().sum(1) + h.square().sum(1, keepdim=True), h, keys.T, alpha=-2)
+    d2.mul_(1 / h.shape[1]).clamp_(min=0)
     value, s = mean_energy(energy, d2, same, pairs, times=times, **of)
-    on_queries = torch.addmm(s.sum(1, keepdim=True) * h, s, g, alpha=-1).mul_(2 / units)
-    on_keys = torch.addmm(s.sum(0)[:, None] * g, s.T, h, alpha=-1).mul_(2 / units)
+    on_queries = _pull(s + s.T if g is None else s, h, keys)
+    on_keys = None if fixed or g is None else _pull(s.T, keys, h)
     apart = [(d2 * (kind & pairs)).sum() / times for kind in (same, ~same)]
     return QueryForces(on_queries, on_keys, torch.stack([value, *apart]))
+
+
+def _pull(s: Tensor, h: Tensor, g: Tensor) -> Tensor:
+    """(2/N)(diag(S1) h − S g)."""
+    return torch.addmm(s.sum(1, keepdim=True) * h, s, g, alpha=-1).mul_(2 / h.shape[1])
 
 
 def own_pairs(
@@ -148,9 +165,11 @@ def batch_forces(
         queries, same = copies.flatten(0, 1), same.repeat(2, 1)
         pairs = torch.cat([pairs, own_pairs(labels, ranks)[1]])
     times = 1 if perturbed else 2
+    others = keys if perturbed or ranks.count > 1 else None
     found = query_forces(
-        queries, keys, same, pairs, energy, times=times, counts=counts, ranks=ranks
+        queries, others, same, pairs, energy, times=times, counts=counts, ranks=ranks
     )
     force.view(-1, force.shape[2])[: len(queries)] += found.on_queries
-    force[-1, :rows] += ranks.total(found.on_keys)[0][here]
+    if found.on_keys is not None:
+        force[-1, :rows] += ranks.total(found.on_keys)[0][here]
     return force, found.sums
