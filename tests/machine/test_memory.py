@@ -247,6 +247,34 @@ def test_what_cannot_be_trained_on_is_named():
             Streamed(values)
 
 
+class Given(Dataset):
+    """Whatever items there are."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, number):
+        return self.items[number], number % 2
+
+
+def test_items_of_a_dataset_are_numbers_as_many_as_the_first():
+    ragged = [np.zeros(4), np.zeros(4), np.zeros((5, 1))]
+    for items, word in ((ragged, "item 2 .* 5 numbers, the first has 4"), (["a", "b"], "item 0")):
+        with pytest.raises(InputError, match=word):
+            train(Given(items), None, Recipe(hidden=(5,), epochs=1, readout_epochs=1))
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.half, torch.float64])
+def test_tensors_of_any_precision_are_read(kind):
+    values = torch.tensor(X[:6] - 0.3).to(kind).requires_grad_()
+    rows = torch.tensor([4, 1])
+    for source in (Streamed(values), Streamed(Given(list(values)))):
+        assert torch.equal(source.rows(rows), values[rows].detach().float())
+
+
 def test_what_was_written_to_a_private_mapping_is_kept(tmp_path, monkeypatch):
     """Pages of a copy on write are nowhere else: they are not given back."""
     np.save(tmp_path / "x.npy", X)

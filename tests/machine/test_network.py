@@ -354,3 +354,18 @@ net.save({str(saved)!r})
     assert killed.returncode == -signal.SIGKILL
     old = FermiBoseNet.load(saved).state_dict()
     assert all(torch.equal(old[name], value) for name, value in net.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own
+def test_maps_of_torch_func_go_through_a_net(net):
+    """Against derivatives by the tape, one output at a time."""
+    x = torch.rand(3, net.config["inputs"])
+    x.requires_grad_()
+    logits = net(x)
+    rows = [torch.autograd.grad(z.sum(), x, retain_graph=True)[0] for z in logits.unbind(1)]
+    expected, x = torch.stack(rows, 1), x.detach()
+    one_by_one = torch.func.vmap(lambda each: net(each[None])[0])
+    torch.testing.assert_close(one_by_one(x), logits)
+    for jacobian in (torch.func.jacfwd, torch.func.jacrev):
+        each = torch.func.vmap(jacobian(lambda v: net(v[None])[0]))(x)
+        torch.testing.assert_close(each, expected, rtol=1e-4, atol=1e-6)

@@ -464,6 +464,8 @@ def test_baselines_with_a_fit_for_each_class_need_examples_of_all(data, fit):
     some = data[1] != 1
     with pytest.raises(InputError, match=r"no example of class 1, .*np\.unique"):
         fit(data[0][some], data[1][some])
+    with pytest.raises(InputError, match="all examples are of one class"):
+        fit(data[0], 0 * data[1])
     logits = fit(*data)(torch.from_numpy(data[0]))
     assert logits.shape == (40, 3)
     assert (logits.argmax(1).numpy() == data[1]).mean() > 0.9

@@ -166,8 +166,7 @@ class Streamed(Source):
                 "each number: give a map-style one, or arrays"
             )
         if not self.dataset:
-            if isinstance(values, Tensor):
-                values = values.detach().numpy()
+            values = _numbers(values)
             if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
                 raise InputError(
                     f"values must be an array of numbers or a Dataset, got {checks.shown(values)}"
@@ -175,7 +174,10 @@ class Streamed(Source):
             values = values.reshape(len(values), -1) if values.size else values
         self.values, self.touched = values, 0
         n = len(values)
-        self.shape = n, (len(self._item(0)) if self.dataset else values.shape[1]) if n else 0
+        if self.dataset and n:
+            self.shape = n, self._input(0).size
+        else:
+            self.shape = values.shape if n else (0, 0)
         if 0 in self.shape:
             raise InputError("x must have shape (samples, features), got nothing")
         self.pages = _pages(values)
@@ -206,9 +208,25 @@ class Streamed(Source):
             raise InputError("y is missing: give labels, or a Dataset of (input, label)")
         return np.array(labels)
 
-    def _item(self, number: int) -> npt.NDArray[Any]:
+    def _input(self, number: int) -> npt.NDArray[Any]:
+        """What the Dataset has of an item, without its label."""
         item = self.values[number]
-        return np.asarray(item[0] if isinstance(item, (tuple, list)) else item).reshape(-1)
+        return np.asarray(_numbers(item[0] if isinstance(item, (tuple, list)) else item))
+
+    def _item(self, number: int) -> npt.NDArray[Any]:
+        """The input of an item, flat; refused if it is not as many numbers as the first is."""
+        given = self._input(number)
+        if given.dtype.kind not in "biuf":
+            raise InputError(
+                f"item {number} of the Dataset holds {checks.shown(given)}, which are no numbers: "
+                "let it give arrays or tensors of them"
+            )
+        if given.size != self.shape[1]:
+            raise InputError(
+                f"item {number} of the Dataset has {given.size} numbers, the first has "
+                f"{self.shape[1]}: bring all to one shape"
+            )
+        return given.reshape(-1)
 
     def _read(self, found: npt.NDArray[Any]) -> Tensor:
         """Rows as they are used; the pages of a file they came from may go."""
@@ -222,6 +240,14 @@ class Streamed(Source):
             self.pages.madvise(mmap.MADV_DONTNEED)
             self.touched = 0
         return torch.from_numpy(np.ascontiguousarray(read))
+
+
+def _numbers(values: Any) -> Any:
+    """A tensor as an array, which knows no bfloat16; anything else as it is."""
+    if not isinstance(values, Tensor):
+        return values
+    values = values.detach().cpu()
+    return (values.float() if values.dtype is torch.bfloat16 else values).numpy()
 
 
 def _pages(values: Any) -> mmap.mmap | None:
@@ -412,6 +438,8 @@ def count_classes(y: Tensor) -> int:
 def count_present_classes(y: Tensor) -> int:
     """As :func:`count_classes`, for models with a fit for each class: none may be missing."""
     classes = count_classes(y)
+    if classes < 2:
+        raise InputError("all examples are of one class, and this model tells two or more apart")
     missing = (torch.bincount(y) == 0).nonzero()
     if len(missing):
         raise InputError(

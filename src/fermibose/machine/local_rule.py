@@ -341,7 +341,7 @@ class Dense(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """xW + b, shape (B, units)."""
-        if x.requires_grad or self.weight.requires_grad:  # a tape knows no result in place
+        if torch.is_grad_enabled():  # a tape knows no result in place, nor do torch.func's maps
             return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
         return product(x, self.weight, bias=self.bias)
 
