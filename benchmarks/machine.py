@@ -46,6 +46,8 @@ from fermibose.machine import (
     compute_settings,
     cores,
     local_rule,
+    network,
+    preset,
     queries,
 )
 from fermibose.machine.baselines import Backpropagation
@@ -475,6 +477,18 @@ def chunks(batch=400):
         compare_constants(step, "CHUNK", (local_rule,), (16, 32, 128, batch))
 
 
+def together(batch=500):
+    """Logits of preset "robust" and their gradient by CHUNK, over that with the one chosen."""
+    hidden = Recipe(**preset("robust", shape=(28, 28))).hidden
+    net = FermiBoseNet(D, hidden, 10, image_shape=(28, 28), activation="relu")
+    net.initialise(torch.Generator().manual_seed(1))
+    x = images(batch)[0].requires_grad_()
+    compare_constants(
+        lambda: torch.autograd.grad(net(x).logsumexp(1).sum(), x),
+        "CHUNK", (network,), (32, 128, 256, batch),
+    )  # fmt: skip
+
+
 def compare_constants(step, name, modules, others):
     """Processor time of a step with other values of a constant, over that with its own."""
     own = getattr(modules[0], name)
@@ -509,7 +523,7 @@ def meeting():
 def choices():
     """All of them."""
     with compute_settings(1):
-        for choice in (split, widths, thin, blocks, chunks, meeting):
+        for choice in (split, widths, thin, blocks, chunks, together, meeting):
             print(choice.__doc__)
             choice()
 

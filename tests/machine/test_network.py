@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from fermibose import FermiBoseNet, files
 from fermibose.errors import FermiboseError, FileFormatError, InputError
+from fermibose.machine import Conv, LocalConv, network
 
 
 @pytest.fixture
@@ -369,3 +370,28 @@ def test_maps_of_torch_func_go_through_a_net(net):
     for jacobian in (torch.func.jacfwd, torch.func.jacrev):
         each = torch.func.vmap(jacobian(lambda v: net(v[None])[0]))(x)
         torch.testing.assert_close(each, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_many_images_pass_convolutions_a_part_at_a_time(monkeypatch):
+    """Against one at a time, also on the way back."""
+    net = FermiBoseNet(36, (Conv(4, size=3), 5), 3, image_shape=(6, 6)).double()
+    net.initialise(torch.Generator().manual_seed(0))
+    x = torch.rand(11, 36, dtype=torch.float64, requires_grad=True)
+    monkeypatch.setattr(network, "CHUNK", 4)
+    logits = net(x)
+    torch.testing.assert_close(logits, torch.cat([net(each[None]) for each in x]))
+    (found,) = torch.autograd.grad(logits.square().sum(), x)
+    alone = [torch.autograd.grad(net(each[None]).square().sum(), each)[0] for each in x.unbind()]
+    torch.testing.assert_close(found, torch.stack(alone))
+    seen = []
+    monkeypatch.setattr(LocalConv, "forward", seen_by(LocalConv.forward, seen))
+    net.represent(x)
+    assert seen == [4, 4, 3]
+
+
+def seen_by(forward, seen):
+    def noted(layer, x):
+        seen.append(len(x))
+        return forward(layer, x)
+
+    return noted

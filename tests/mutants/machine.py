@@ -101,6 +101,7 @@ MUTANTS = [
     ("memory: other copies in every pass", "fermibose/machine/training.py", "        self.generator.set_state(self.state)\n", "", "tests/machine/test_memory.py"),
     ("memory: private pages given back", "fermibose/machine/inputs.py", 'getattr(values, "mode", "c") != "c"', "True", "tests/machine/test_memory.py"),
     ("memory: pages of a file stay", "fermibose/machine/inputs.py", "self.touched > TOUCHED", "False", "tests/machine/test_memory.py::test_memory_does_not_grow_with_a_mapped_table"),
+    ("network: all images at once", "fermibose/machine/network.py", "if len(h) > CHUNK and", "if False and", "tests/machine/test_network.py"),
     ("memory: ragged items", "fermibose/machine/inputs.py", "if given.size != self.shape[1]:", "if False:", "tests/machine/test_memory.py"),
     ("memory: half precision read as bits", "fermibose/machine/inputs.py", "values.float() if values.dtype is torch.bfloat16", "values.view(torch.int16) if values.dtype is torch.bfloat16", "tests/machine/test_memory.py"),
     ("torch.func meets a result in place", "fermibose/machine/local_rule.py", "if torch.is_grad_enabled():", "if x.requires_grad or self.weight.requires_grad:", "tests/machine/test_network.py"),

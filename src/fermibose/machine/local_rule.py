@@ -38,10 +38,10 @@ STRIP = 1 << 24
 # Variance |h − ⟨h⟩|² per |h|² below which what samples have in common is taken off first: in the
 # Gram matrix it would cost more than three digits (the test of near-duplicates fails without it).
 COMMON = 1e-3
-# Samples that pass a layer at once, where it learns by its chain rule: a bound of what they leave
-# behind for the way back. 32 and 128 take about the same time; all of 400 at once take the first
-# layer of preset "robust" a quarter longer or more, not the second (chunks() in
-# benchmarks/machine.py).
+# Samples that pass a layer at once where it learns by its chain rule, and a net of convolutions: a
+# bound of what they leave behind for the way back. 32 and 128 take about the same time; all of 400
+# at once take the first layer of preset "robust" a quarter longer or more, not the second, all of
+# 500 take the net 1.4 times as long (chunks() and together() in benchmarks/machine.py).
 CHUNK = 64
 # Multiplications of the product x W that are worth a block of its own (widths() in
 # benchmarks/machine.py): fewer are less than threads lose by a meeting.

@@ -25,9 +25,9 @@ from fermibose.files import (
     seal,
     write_json,
 )
-from fermibose.machine.convolution import Hidden, hidden_of, plain_hidden
+from fermibose.machine.convolution import Hidden, LocalConv, hidden_of, plain_hidden
 from fermibose.machine.inputs import image_shape_of
-from fermibose.machine.local_rule import ACTIVATIONS, Dense, LocalDense, LocalLayer
+from fermibose.machine.local_rule import ACTIVATIONS, CHUNK, Dense, LocalDense, LocalLayer
 from fermibose.machine.readouts import KernelReadout
 from fermibose.machine.stored import check_numbers, check_shapes
 from fermibose.summary import Summarised
@@ -183,8 +183,10 @@ class FermiBoseNet(Summarised, nn.Module):
         """Representation after all hidden layers of what the first ``depth`` have made, (B, …)."""
         return self._through(h, self.local_layers[depth:])
 
-    @staticmethod
-    def _through(h: Tensor, layers: Sequence[LocalLayer]) -> Tensor:
+    @classmethod
+    def _through(cls, h: Tensor, layers: Sequence[LocalLayer]) -> Tensor:
+        if len(h) > CHUNK and any(isinstance(layer, LocalConv) for layer in layers):
+            return torch.cat([cls._through(part, layers) for part in h.split(CHUNK)])
         for layer in layers:
             h = layer(h.flatten(1) if isinstance(layer, LocalDense) else h)
         return h.flatten(1)
