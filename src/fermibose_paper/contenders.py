@@ -240,7 +240,7 @@ ENDS: dict[Track, str] = {"raw": "", "threshold": ", threshold", "fashion": ", t
 # FGSM, PGD: ε of training. Kernels: width and penalty, or γ and penalty or C. Behind a threshold,
 # which all share, only the first few.
 FGSM = {"CNN": (0.15, 0.1, 0.2), "MLP": (0.1, 0.075, 0.15)}
-PGD = {"CNN": (0.1, 0.15), "MLP": (0.1, 0.075, 0.05, 0.15)}
+PGD = {"CNN": (0.15, 0.1, 0.2), "MLP": (0.1, 0.075, 0.05, 0.15)}
 EPOCHS = 100  # against FGSM and PGD; after 30 (PGD) and 60 (FGSM) nets were worse
 FEATURES: Settings = (
     (8.0, 0.1), (8.0, 0.3), (8.0, 0.03), (8.0, 1.0), (16.0, 0.1), (16.0, 0.03), (4.0, 0.1),

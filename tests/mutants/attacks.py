@@ -1,6 +1,7 @@
 """Ways to break the attacks: name, file below src, text, what replaces it, tests that must turn red."""
 
 MUTANTS = [
+    ("binarisation: other features without a tape", "fermibose/attacks/binarisation.py", "with torch.enable_grad(), _Products() as products:  #", "with _Products() as products:  #", "tests/attacks/test_audit.py"),
     ("attack: descends", "fermibose/attacks/gradient.py", "ball.project(move.add_(point))", "ball.project(point - move)", "tests/attacks/test_gradient.py"),
     ("attack: no ℓ∞ projection", "fermibose/threat.py", "return torch.clamp(point, self.lower, self.upper, out=point)", "return point", "tests/attacks/test_gradient.py"),
     ("attack: ℓ∞ ball ignores the bounds", "fermibose/threat.py", "lower = (centre - threat.epsilon).clamp_(min=low)", "lower = centre - threat.epsilon", "tests/attacks/test_gradient.py"),

@@ -65,7 +65,7 @@ def features_of(model: nn.Module, x: Tensor, classes: int) -> Features:
     ]
 
     def features(points: Tensor) -> Tensor:
-        with _Products() as products:
+        with torch.enable_grad(), _Products() as products:  # as above: layers may ask for a tape
             found = model(points)
         if suitable:
             found = products.entered[suitable[-1]]
