@@ -93,9 +93,14 @@ def test_a_product_in_pieces_is_the_product(shape, threads, monkeypatch):
     g = torch.Generator().manual_seed(0)
     a, b = torch.rand(rows, inner, generator=g), torch.rand(inner, columns, generator=g)
     bias = torch.rand(columns, generator=g)
+    place = torch.full((rows, columns), float("nan"))  # of what was there before
     with several(threads):
         plain, shifted = product(a, b), product(a, b, bias=bias)
         turned = product(b.T, a.T)
+        product(a, b, factor=0.5, out=place)
+        twice = product(a, b, bias=bias, factor=2)
+    assert torch.equal(2 * place, plain)
+    assert torch.equal(twice, 2 * shifted)
     wide = a.double() @ b.double()
     torch.testing.assert_close(plain.double(), wide, rtol=1e-5, atol=0)
     torch.testing.assert_close(shifted.double(), wide + bias, rtol=1e-5, atol=0)
@@ -110,9 +115,9 @@ def test_a_product_is_cut_alike_by_any_number_of_threads(monkeypatch):
     for threads in (1, 2, 4):
         shapes = []
 
-        def note(left, right, bias, out, shapes=shapes):
+        def note(left, right, *others, shapes=shapes):
             shapes.append((tuple(left.shape), tuple(right.shape)))
-            piece(left, right, bias, out)
+            piece(left, right, *others)
 
         monkeypatch.setattr(cores, "_product", note)
         with several(threads):

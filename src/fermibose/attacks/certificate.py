@@ -341,7 +341,7 @@ def _slope_interval(activation: Any, low: Tensor, high: Tensor) -> Interval:
     middle = activation.apply(torch.zeros_like(low))
 
     def slope(h: Tensor) -> Tensor:
-        return activation.pull_back_(torch.ones_like(h), h)  # type: ignore[no-any-return]
+        return activation.slope(h)  # type: ignore[no-any-return]
 
     ends = [slope(low), slope(high), slope(torch.clamp(middle, low, high))]
     least, most = torch.stack(ends[:2]).amin(0), torch.stack(ends).amax(0)

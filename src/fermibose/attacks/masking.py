@@ -287,7 +287,7 @@ def gradients(probe: Probe) -> Check:
     if isinstance(net, FermiBoseNet) and last and isinstance(last[0], LocalDense):
         with torch.no_grad():
             h = net.represent(victim.x)
-        slope = last[0].activation.pull_back_(torch.ones_like(h), h)
+        slope = last[0].activation.slope(h)
         numbers["saturated_units"] = fraction(slope < SATURATED)
         evidence += f"; {percent(numbers['saturated_units'])} of the units are saturated"
     return Check("gradients do not vanish", probe.allows(zero), evidence, numbers)

@@ -119,32 +119,42 @@ def pieces_of(amount: int, piece: int) -> int:
 
 
 def product(
-    a: Tensor, b: Tensor, *, bias: Tensor | None = None, out: Tensor | None = None
+    a: Tensor,
+    b: Tensor,
+    *,
+    bias: Tensor | None = None,
+    factor: float = 1,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """a b, or a b + bias, of two matrices; without a tape."""
+    """factor (a b + bias), or without bias, of two matrices; without a tape."""
     rows, columns = a.shape[0], b.shape[1]  # len() of a tensor takes time
     result = a.new_empty(rows, columns) if out is None else out  # autocast leaves given ones alone
     number = pieces_of(rows * b.numel(), PRODUCTS)
     if number == 1:
-        _product(a, b, bias, result)
+        _product(a, b, bias, factor, result)
     elif rows >= LONG:
         strips = cut(rows, min(number, pieces_of(rows, NARROW)))
-        on_threads(lambda r: _product(a[r], b, bias, result[r]), strips)
+        on_threads(lambda r: _product(a[r], b, bias, factor, result[r]), strips)
     else:
         strips = cut(columns, min(number, pieces_of(columns, NARROW)))
         on_threads(
-            lambda c: _product(a, b[:, c], None if bias is None else bias[c], result[:, c]), strips
+            lambda c: _product(a, b[:, c], None if bias is None else bias[c], factor, result[:, c]),
+            strips,
         )
     return result
 
 
-def _product(a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor) -> None:
+def _product(a: Tensor, b: Tensor, bias: Tensor | None, factor: float, out: Tensor) -> None:
     if b.shape[1] < THIN <= a.shape[0]:  # the same sums, lying
         lying = out.new_empty(out.shape[::-1])  # given, it is not cast by autocast
         out.copy_(torch.mm(b.T, a.T, out=lying).T)
         if bias is not None:
             out.add_(bias)
-    elif bias is None:
-        torch.mm(a, b, out=out)
+        if factor != 1:
+            out.mul_(factor)
+    elif bias is not None:
+        torch.addmm(bias, a, b, beta=factor, alpha=factor, out=out)
+    elif factor != 1:
+        torch.addmm(out, a, b, beta=0, alpha=factor, out=out)
     else:
-        torch.addmm(bias, a, b, out=out)
+        torch.mm(a, b, out=out)

@@ -16,7 +16,7 @@ cancels in the Laplacian; energies and counts leave it out, for a sample is no p
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple, Self
 
@@ -201,34 +201,35 @@ def nearly_one(squares: npt.NDArray[Any], common: float) -> bool:
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation h = φ(z) in the three forms that are needed.
+    """An activation h = φ(z) = ψ(az) in the three forms that are needed.
 
     A local layer keeps only its output h, never the pre-activation z, so the rule that carries a
-    force on h back to z must read the slope φ'(z) off h. Learning works in place, to touch little
-    memory.
+    force on h back must read the slope off h. Learning works in place, to touch little memory, and
+    leaves the gain a to the products before and after.
     """
 
     name: str
     apply: Callable[[Tensor], Tensor]  # h = φ(z), differentiable
-    apply_: Callable[[Tensor], Tensor]  # the same in place of z
-    pull_back_: Callable[[Tensor, Tensor], Tensor]  # (∂L/∂h, h) → ∂L/∂z, in place of ∂L/∂h
+    gain: float  # a, a power of 2: whoever multiplies by it, the bits are the same
+    apply_: Callable[[Tensor], Tensor]  # h = ψ(az), in place of az
+    pull_back_: Callable[[Tensor, Tensor], Tensor]  # (∂L/∂h, h) → ∂L/∂(az), in place of ∂L/∂h
+
+    def slope(self, h: Tensor) -> Tensor:
+        """φ'(z) where the output is h."""
+        return self.pull_back_(torch.ones_like(h), h).mul_(self.gain)
 
 
 def _half_tanh(z: Tensor) -> Tensor:
     return torch.sigmoid(2 * z)  # (1 + tanh z)/2, without the cancellation at z → −∞
 
 
-def _half_tanh_(z: Tensor) -> Tensor:
-    return z.mul_(2).sigmoid_()
-
-
-def _half_tanh_pull_back_(grad: Tensor, h: Tensor) -> Tensor:
-    torch.ops.aten.sigmoid_backward(grad, h, grad_input=grad)
-    return grad.mul_(2)  # φ' = 2h(1−h)
+def _sigmoid_pull_back_(grad: Tensor, h: Tensor) -> Tensor:
+    torch.ops.aten.sigmoid_backward(grad, h, grad_input=grad)  # ψ' = h(1−h)
+    return grad
 
 
 def _tanh_pull_back_(grad: Tensor, h: Tensor) -> Tensor:
-    torch.ops.aten.tanh_backward(grad, h, grad_input=grad)  # φ' = 1−h²
+    torch.ops.aten.tanh_backward(grad, h, grad_input=grad)  # ψ' = 1−h²
     return grad
 
 
@@ -237,9 +238,9 @@ def _relu_pull_back_(grad: Tensor, h: Tensor) -> Tensor:
 
 
 ACTIVATIONS = {
-    "half_tanh": Activation("half_tanh", _half_tanh, _half_tanh_, _half_tanh_pull_back_),
-    "tanh": Activation("tanh", torch.tanh, torch.tanh_, _tanh_pull_back_),
-    "relu": Activation("relu", torch.relu, torch.relu_, _relu_pull_back_),
+    "half_tanh": Activation("half_tanh", _half_tanh, 2, torch.sigmoid_, _sigmoid_pull_back_),
+    "tanh": Activation("tanh", torch.tanh, 1, torch.tanh_, _tanh_pull_back_),
+    "relu": Activation("relu", torch.relu, 1, torch.relu_, _relu_pull_back_),
 }
 
 
@@ -409,9 +410,10 @@ class LocalDense(LocalLayer, Dense):
         self.descend(x, h, force, activity / h.numel())
         return report
 
-    def represent(self, x: Tensor) -> Tensor:
+    def represent(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
         """As ``forward``, where no tape is kept."""
-        return self.activation.apply_(Dense.forward(self, x))
+        gain = self.activation.gain
+        return self.activation.apply_(product(x, self.weight, bias=self.bias, factor=gain, out=out))
 
     def descend(self, x: Tensor, h: Tensor, force: Tensor, activity: float) -> None:
         """Write the gradient of the parameters for a force ∂L/∂h, which is used up, into ``.grad``.
@@ -420,12 +422,13 @@ class LocalDense(LocalLayer, Dense):
         """
         if activity:
             force.add_(h.sign(), alpha=activity)
+        gain = self.activation.gain
         delta = self.activation.pull_back_(force, h)
         if self.bias is not None:
-            self.bias.grad = delta.sum(0)
+            self.bias.grad = delta.sum(0).mul_(gain)
         if self.weight.grad is None:
             self.weight.grad = torch.empty_like(self.weight)
-        product(x.T, delta, out=self.weight.grad)
+        product(x.T, delta, factor=gain, out=self.weight.grad)
 
 
 @dataclass(frozen=True)
@@ -435,18 +438,38 @@ class Block:
     units: slice
     learner: LocalDense  # of the live inputs
     resting: nn.Parameter  # weights of the dead ones, (dead, units)
+    rooms: dict[int, "Room"] = field(default_factory=dict)  # by B
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All that the optimiser moves."""
         yield from self.learner.parameters()
         yield self.resting
 
+    def see(self, x: Tensor) -> None:
+        """Find the outputs for a mini-batch, and their Gram matrix."""
+        room = self.room(len(x))
+        self.learner.represent(x, out=room.h)
+        torch.mm(room.h, room.lying, out=room.gram)
 
-class Output(NamedTuple):
-    """What a block makes of a mini-batch."""
+    def room(self, size: int) -> "Room":
+        """Where it works on mini-batches of this size."""
+        if size not in self.rooms:
+            h = self.learner.weight.new_empty(size, self.learner.units)
+            self.rooms[size] = Room(h, h.T, h.new_empty(size, size), torch.empty_like(h))
+        return self.rooms[size]
+
+
+class Room(NamedTuple):
+    """What a block makes of a mini-batch, always in the same place.
+
+    Whatever asks torch for anything, if only for a view, gives Python's lock away and has to get it
+    back from the other threads.
+    """
 
     h: Tensor  # (B, units of the block)
+    lying: Tensor  # hᵀ
     gram: Tensor  # h hᵀ
+    force: Tensor  # ∂L/∂h
 
 
 class Columns:
@@ -513,8 +536,7 @@ class Columns:
             self.blocks.append(Block(units, learner, resting))
         self.optimiser = Adam([p for block in self.blocks for p in block.parameters()], **adam)
         self.pieces = [self.optimiser.whole(block.parameters()) for block in self.blocks]
-        self.seen: Tensor | None = None  # inputs of which the blocks have these outputs, with Grams
-        self.outputs: dict[int, Output] = {}
+        self.seen: Tensor | None = None  # inputs for which the blocks have their outputs
 
     @torch.no_grad()
     def join(self) -> None:
@@ -543,14 +565,13 @@ class Columns:
         following: inputs of the next mini-batch, if it is known; the step ends with their outputs.
         """
         if x is not self.seen:
-            on_threads(lambda number: self._see(number, x), range(len(self.blocks)))
-        heads, grams = zip(
-            *(self.outputs[number] for number in range(len(self.blocks))), strict=True
-        )
-        gram = sum(grams[1:], grams[0])
+            on_threads(lambda block: block.see(x), self.blocks)
+        rooms = [block.room(len(x)) for block in self.blocks]
+        heads = [room.h for room in rooms]
+        gram = sum((room.gram for room in rooms[1:]), rooms[0].gram)
         squares, common = of_gram(gram.numpy())
         if nearly_one(squares, common):  # as in pair_force
-            heads = tuple(h - h.mean(0) for h in heads)
+            heads = [h - h.mean(0) for h in heads]
             gram = sum((h @ h.T for h in heads), torch.zeros_like(gram))
             squares, _ = of_gram(gram.numpy())
         kinds, units = labels.numpy(), self.layer.units
@@ -559,19 +580,15 @@ class Columns:
         penalty = activity / (len(x) * units)
 
         def learn(number: int) -> None:
-            h = self.outputs[number].h
-            self.blocks[number].learner.descend(x, h, gram @ heads[number], penalty)
+            block, room = self.blocks[number], rooms[number]
+            torch.mm(gram, heads[number], out=room.force)
+            block.learner.descend(x, room.h, room.force, penalty)
             self.optimiser.move(self.pieces[number])
             if following is not None:
-                self._see(number, following)
+                block.see(following)
 
         self.optimiser.begin()
         on_threads(learn, range(len(self.blocks)))
         self.optimiser.end()
         self.seen = following
         return PairReport.of(*sums, counts)
-
-    def _see(self, number: int, x: Tensor) -> None:
-        """Find what a block makes of these inputs."""
-        h = self.blocks[number].learner.represent(x)
-        self.outputs[number] = Output(h, h @ h.T)

@@ -29,10 +29,10 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # as in the original paper on Adam
 
 
 class Piece(NamedTuple):
-    """What Adam moves at once: rows of some parameters, as matrices, with their moments."""
+    """What Adam moves at once: some parameters, or rows of them as matrices, and their moments."""
 
     owners: list[nn.Parameter]  # which have the gradients
-    rows: list[slice]
+    rows: list[slice]  # none: all of them, as they are
     parameters: list[Tensor]
     first_moments: list[Tensor]
     second_moments: list[Tensor]
@@ -85,9 +85,9 @@ class Adam:
 
     def move(self, piece: Piece) -> None:
         """Move a piece, by the gradients that are there by now."""
-        gradients = [
-            _matrix(owner.grad)[rows] for owner, rows in zip(piece.owners, piece.rows, strict=True)
-        ]
+        gradients = [_present(owner.grad) for owner in piece.owners]
+        if piece.rows:
+            gradients = [_matrix(g)[rows] for g, rows in zip(gradients, piece.rows, strict=True)]
         torch._fused_adam_(
             piece.parameters,
             gradients,
@@ -117,25 +117,23 @@ class Adam:
         """All that is moved: rows of each parameter, or nothing of it."""
         number = cores.pieces_of(sum(p.numel() for p in self.parameters), cores.NUMBERS)
         cuts = [cores.cut(len(_matrix(p)), number) for p in self.parameters]
-        every = range(len(self.parameters))
-        return [self._piece(every, rows) for rows in zip_longest(*cuts, fillvalue=slice(0, 0))]
+        return [self._rows(rows) for rows in zip_longest(*cuts, fillvalue=slice(0, 0))]
 
     def whole(self, parameters: Iterable[nn.Parameter]) -> Piece:
         """These parameters as one piece, for whoever moves them by himself."""
         numbers = {id(p): number for number, p in enumerate(self.parameters)}
         chosen = [numbers[id(p)] for p in parameters]
-        return self._piece(chosen, [slice(None)] * len(chosen))
-
-    def _piece(self, numbers: Sequence[int], rows: Sequence[slice]) -> Piece:
         state = self.parameters, self.first_moments, self.second_moments
-        return Piece(
-            [self.parameters[n] for n in numbers],
-            list(rows),
-            *(
-                [_matrix(kind[n].detach())[part] for n, part in zip(numbers, rows, strict=True)]
-                for kind in state
-            ),
-        )
+        parts = [[kind[n].detach() for n in chosen] for kind in state]
+        return Piece([self.parameters[n] for n in chosen], [], *parts)
+
+    def _rows(self, rows: Sequence[slice]) -> Piece:
+        state = self.parameters, self.first_moments, self.second_moments
+        parts = [
+            [_matrix(p.detach())[part] for p, part in zip(kind, rows, strict=True)]
+            for kind in state
+        ]
+        return Piece(self.parameters, list(rows), *parts)
 
     @property
     def done(self) -> int:
@@ -170,9 +168,13 @@ class Adam:
             tensor.copy_(state[name])
 
 
-def _matrix(tensor: Tensor | None) -> Tensor:
+def _present(gradient: Tensor | None) -> Tensor:
+    assert gradient is not None  # or nobody has found it
+    return gradient
+
+
+def _matrix(tensor: Tensor) -> Tensor:
     """All its numbers, in the order in which the kernel walks through memory, by rows."""
-    assert tensor is not None  # a gradient that nobody has found
     return tensor.flatten(1) if tensor.dim() > 1 else tensor.reshape(-1, 1)
 
 
