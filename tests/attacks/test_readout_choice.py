@@ -67,6 +67,16 @@ def test_a_readout_solved_later_is_that_of_a_training_with_it(data, centres):
     assert training.net.info["recipe"]["readout"]["width"] == 2.0  # and is itself unchanged
 
 
+def test_readouts_draw_the_same_centres(data):
+    training = learnt(data, readout=KernelRidge(components=50, centres=60))
+    readout = training.recipe.readout
+    other = replace(readout, width=0.7)
+    (alone,) = with_readouts(training, *data[0], [other])
+    _, second = with_readouts(training, *data[0], [readout, other])
+    assert torch.equal(second.readout.centres, alone.readout.centres)
+    assert torch.equal(second.readout.coefficients, alone.readout.coefficients)
+
+
 def test_every_choice_is_reported_with_both_accuracies(data):
     training = learnt(data)
     found = choose_readout(training, *data, THREAT, widths=(0.5, 4.0), penalties=(0.01, 1.0))

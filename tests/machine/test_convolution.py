@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from fermibose.data import load_digits
 from fermibose.energy import PairEnergy
 from fermibose.errors import InputError
 from fermibose.machine import (
@@ -15,6 +16,8 @@ from fermibose.machine import (
     LocalPointwise,
     PairLoss,
     Pointwise,
+    Recipe,
+    train,
 )  # fmt: skip
 
 ACTIVATIONS = {
@@ -128,6 +131,17 @@ def test_the_threshold_stays_in_its_range():
     layer.threshold.fill_(-1.0)
     layer.constrain()
     assert (float(layer.steepness), float(layer.threshold)) == pytest.approx((9.0, 0.3))
+
+
+def test_an_averaged_threshold_stays_in_its_range():
+    front = Pointwise(steepness=(2.0, 2.2), thresholds=(0.4, 0.45))
+    recipe = Recipe(
+        (front,), FreeEnergy(), epochs=2, learning_rate=1.0, averaging=0.5, readout="ridge"
+    )
+    x, y = load_digits()
+    (layer,) = train(x[:100], y[:100], recipe, show=False).net.local_layers
+    assert 2.0 <= float(layer.steepness) * (1 + 1e-6) <= 2.2 * (1 + 2e-6)
+    assert np.float32(0.4) <= float(layer.threshold) <= np.float32(0.45)
 
 
 def test_layers_of_all_kinds_stack_and_come_back_from_a_file(tmp_path):

@@ -241,6 +241,11 @@ def test_a_layer_is_cut_where_that_is_worthwhile():
         assert (len(apart.blocks), len(apart.dead), apart.closed) == (1, 172, False)
 
 
+def test_a_batch_needs_samples():
+    with pytest.raises(InputError, match="no samples to learn from"):
+        LocalDense(4, 3).learn_from(torch.rand(0, 4), torch.arange(0), PairEnergy())
+
+
 @pytest.mark.parametrize(
     "kind", [{"dtype": torch.bfloat16}, {"dtype": torch.half}, {"device": "meta"}]
 )

@@ -311,6 +311,9 @@ def test_the_memory_check_counts_pairs_and_weights():
     large = Recipe(hidden=(1000,), batch_size=32_768)
     needed = memory_of(large, samples=100_000, inputs=784)
     assert 5 * weights + 32_768 * 4 * 2784 < needed < 1.5e9
+    whole = Recipe(hidden=(1000,), batch_size=4096)  # a matrix of pairs for each of four blocks
+    rest = 5 * weights + 4096 * 4 * 2784
+    assert memory_of(whole, samples=100_000, inputs=784) == pytest.approx(rest + 5 * 2**26, rel=0.1)
     free = Recipe(hidden=(1000,), batch_size=32_768, energy=FreeEnergy())
     assert memory_of(free, samples=100_000, inputs=784) > 40 * 32_768**2
 

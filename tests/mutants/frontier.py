@@ -43,6 +43,7 @@ MUTANTS = [
     ("Adam: the rate stays", "fermibose/machine/loop.py", "if not self.cosine:", "if True:", "tests/machine/test_adam.py"),
     ("Adam: averages not put in place", "fermibose/machine/loop.py", "parameter.copy_(average)", "pass", "tests/machine/test_adam.py"),
     ("kernel: the recipe's own readout again", "fermibose/machine/training.py", "net.readout.regress(keys, classes, readout, generator, weights)", "net.readout.regress(keys, classes, recipe.readout, generator, weights)", "tests/attacks/test_readout_choice.py"),
+    ("kernel: other centres for each choice", "fermibose/machine/training.py", "        generator.set_state(state)  # all draw the same centres\n", "", "tests/attacks/test_readout_choice.py"),
     ("kernel: all keys, however many", READOUTS, "min(self.centres or EXACT, keys)", "min(self.centres or keys, keys)", "tests/machine/test_readout.py"),
     ("kernel: no copies of self-supervised inputs", "fermibose/machine/training.py", 'getattr(recipe.pairing, "transforms", ())', "transforms_of(recipe)", "tests/machine/test_readout.py"),
     ("choice: by clean accuracy only", CHOICE, "return self.clean_accuracy + self.robust_accuracy", "return self.clean_accuracy", "tests/attacks/test_readout_choice.py"),

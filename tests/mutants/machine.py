@@ -16,6 +16,8 @@ MUTANTS = [
     ("digits lost to a common offset", "fermibose/machine/pair_loss.py", "wide = wide - wide.mean(0)", "wide = wide + 1e6", "tests/machine/test_pair_loss.py"),
     ("labels that are no numbers", "fermibose/machine/local_rule.py", "if labels.is_floating_point() or labels.is_complex():", "if False:", "tests/machine/test_pair_loss.py"),
     ("slope of (1+tanh)/2", "fermibose/machine/local_rule.py", "product(x.T, delta, factor=gain,", "product(x.T, delta,", "tests/machine/test_local_rule.py"),
+    ("averages that leave their range", "fermibose/machine/training.py", "        self.layer.constrain()  # averages are taken before it\n", "", "tests/machine/test_convolution.py"),
+    ("memory: one matrix of pairs for all blocks", "fermibose/machine/training.py", "1 + blocks_of(batch, *shape)", "1", "tests/machine/test_memory.py"),
     ("slope of a bias", "fermibose/machine/local_rule.py", "delta.sum(0).mul_(gain)", "delta.sum(0)", "tests/machine/test_local_rule.py"),
     ("slope without its gain", "fermibose/machine/local_rule.py", ".mul_(self.gain)", "", "tests/attacks/test_certificate.py"),
     ("in-place (1+tanh)/2", "fermibose/machine/local_rule.py", "bias=self.bias, factor=gain,", "bias=self.bias,", "tests/machine/test_local_rule.py"),

@@ -33,7 +33,8 @@ from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.loop import ALONE, Adam, Sharing
 from fermibose.machine.queries import BLOCK, Energy, batch_forces
 
-# Entries of the B×B matrix that are held, 64 MB: rows of more are computed when their turn comes.
+# Entries of the B×B matrix that are held, 64 MB; rows of more are computed when their turn comes.
+# (A layer in blocks holds one such matrix for each, and their sum.)
 STRIP = 1 << 24
 # Variance |h − ⟨h⟩|² per |h|² below which what samples have in common is taken off first: in the
 # Gram matrix it would cost more than three digits (the test of near-duplicates fails without it).
@@ -104,7 +105,9 @@ def count_pairs(
 
 def check_labels(labels: Tensor, size: int) -> None:
     """Refuse labels that are not whole numbers, one for each of ``size`` samples."""
-    if labels.shape != (size,) or size == 0:
+    if size == 0:
+        raise InputError("there are no samples to learn from")
+    if labels.shape != (size,):
         raise InputError(f"{size} samples need one label each, got shape {tuple(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex():  # NaN would equal no label, not its own
         raise InputError(f"labels must be whole numbers, got {labels.dtype}; give labels.long()")
@@ -472,6 +475,11 @@ class Room(NamedTuple):
     force: Tensor  # ∂L/∂h
 
 
+def blocks_of(size: int, inputs: int, units: int) -> int:
+    """Blocks of units for mini-batches of this size; each has a Gram matrix of its own."""
+    return min(pieces_of(size * inputs * units, BLOCK_PRODUCTS), pieces_of(units, NARROW))
+
+
 class Columns:
     r"""A dense layer while it learns: in blocks of units, without its dead inputs.
 
@@ -512,9 +520,7 @@ class Columns:
         closed = isinstance(energy, PairEnergy) and ranks.count == 1 and size**2 <= STRIP
         if not (closed and layer.weight.device.type == "cpu"):
             return None if lit.all() else cls(layer, lit, 1, closed=False, **adam)
-        products = size * int(lit.sum()) * units
-        number = min(pieces_of(products, BLOCK_PRODUCTS), pieces_of(units, NARROW))
-        return cls(layer, lit, number, **adam)
+        return cls(layer, lit, blocks_of(size, int(lit.sum()), units), **adam)
 
     @torch.no_grad()
     def __init__(

@@ -67,7 +67,7 @@ class Ranks(Sharing):
         return torch.cat([part, *[rows[:1]] * missing]) if missing else part
 
     def gather(self, part: Tensor, size: int) -> Tensor:
-        """All ``size`` rows, of which every rank gives those that :meth:`own` gave it."""
+        """All ``size`` rows, of which every rank gives those that :meth:`part` gave it."""
         rows = part.new_empty(self.count, *part.shape)
         self._send(dist.all_gather, list(rows.unbind()), part.contiguous())
         return rows.flatten(0, 1)[:size]

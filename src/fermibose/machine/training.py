@@ -24,7 +24,7 @@ from fermibose.machine import cores
 from fermibose.machine.checkpoint import Checkpoint, Records
 from fermibose.machine.free_energy import FreeEnergy
 from fermibose.machine.inputs import HELD, Source, count_classes, training_sources
-from fermibose.machine.local_rule import CHUNK, STRIP, Columns, Dense, LocalDense
+from fermibose.machine.local_rule import CHUNK, STRIP, Columns, Dense, LocalDense, blocks_of
 from fermibose.machine.loop import (
     ALONE,
     Adam,
@@ -67,8 +67,8 @@ class Training(Summarised):
 
     history: ``"layer 1"`` … hold ``boson_distance``, ``fermion_distance``, ``energy`` and
     ``boson_share`` (boson pairs per pair) for each mini-batch (NaN where a batch has no such pair);
-    ``"readout"`` holds ``loss``, ``train_accuracy`` and, with a test set, ``test_accuracy`` for
-    each epoch.
+    ``"readout"``, or ``"mlp"`` of a baseline, holds ``loss``, ``train_accuracy`` and, with a test
+    set, ``test_accuracy`` for each epoch; once, where the readout is solved.
     """
 
     net: FermiBoseNet
@@ -207,6 +207,7 @@ class LayerStage:
     def finish(self) -> None:
         """The averaged weights, if asked for, take the place of the last ones."""
         self.optimiser.finish()
+        self.layer.constrain()  # averages are taken before it
         self.end_epoch()
 
 
@@ -214,7 +215,7 @@ class CrossEntropyReadout:
     r"""Stage that minimises the mean cross-entropy of softmax(hV) over V, one Adam step a batch.
 
     The gradient in closed form: :math:`\partial L/\partial V = \frac1B h^\top (p - \mathbb 1_y)`.
-    ``test`` (representations, labels) adds a test accuracy to each epoch's record.
+    ``test`` (inputs, labels) adds a test accuracy to each epoch's record.
     """
 
     name = "readout"
@@ -501,10 +502,13 @@ def with_readouts(
     h, classes, weights = keys_of(training.net, inputs, labels, recipe, generator)
     assert isinstance(training.net.readout, KernelReadout)
     keys = training.net.readout.projected(h)
+    state = generator.get_state()
     for readout in readouts:
         net = copy.deepcopy(training.net)
         assert isinstance(net.readout, KernelReadout)
-        net.readout.regress(keys, classes, readout, generator, weights)
+        generator.set_state(state)  # all draw the same centres
+        with compute_settings(1):
+            net.readout.regress(keys, classes, readout, generator, weights)
         net.info = {**net.info, "recipe": replace(recipe, readout=readout).as_dict()}
         yield net
 
@@ -542,8 +546,11 @@ def memory_of(recipe: Recipe, *, samples: int, inputs: int) -> float:
     weights = [below * units for below, units in pairwise(widths)]
     learning = 4 * max(weights, default=0)  # weights that move, gradient, Adam's two moments
     batch = min(recipe.batch_size, samples)
-    # The inputs of a mini-batch, its representations, the forces on them, the pairs that are held
-    acting = batch * (inputs + 2 * max(widths[1:], default=0)) + min(batch**2, STRIP)
+    # Matrices of all pairs that are held: their sum, and one for each block of units
+    held = [1 + blocks_of(batch, *shape) for shape in pairwise(widths)] if batch**2 <= STRIP else []
+    pairs = max(held, default=1) * min(batch**2, STRIP)
+    # The inputs of a mini-batch, its representations, the forces on them, its pairs
+    acting = batch * (inputs + 2 * max(widths[1:], default=0)) + pairs
     if any(isinstance(recipe.lesson(n).energy, FreeEnergy) for n in range(len(recipe.hidden))):
         acting += 10 * batch**2
     reading = min(samples * widths[-1], HELD // 4)  # what the readout sees
