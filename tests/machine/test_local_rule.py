@@ -173,7 +173,12 @@ def test_near_duplicates_keep_their_digits_in_float32(offset, coupling):
 
 
 @pytest.mark.parametrize(
-    "layer", [lambda: LocalDense(42, 9, bias=True), lambda: LocalConv((1, 6, 7), 4)]
+    "layer",
+    [  # products with few columns are turned
+        lambda: LocalDense(42, 9, bias=True),
+        lambda: LocalDense(42, 20, bias=True),
+        lambda: LocalConv((1, 6, 7), 4),
+    ],
 )
 def test_a_layer_learns_the_same_under_autocast(layer):
     x, labels = batch(8, 20, 42, 3, torch.float32)

@@ -102,7 +102,7 @@ MUTANTS = [
     ("cores: work inside work answers for the rest", "fermibose/machine/cores.py", "before = _crew.set(None)", "before = _crew.set(crew)", "tests/machine/test_cores.py"),
     ("cores: helpers keep denormals", "fermibose/machine/cores.py", "        torch.set_flush_denormal(True)\n", "", "tests/machine/test_cores.py"),
     ("cores: pieces by the number of threads", "fermibose/machine/cores.py", "number = pieces_of(rows * b.numel(), PRODUCTS)", "number = 1 + threading.active_count()", "tests/machine/test_cores.py"),
-    ("cores: blocks by the number of threads", "fermibose/machine/local_rule.py", "number = min(pieces_of(products, BLOCK_PRODUCTS), pieces_of(units, NARROW))", "import threading; number = threading.active_count()", "tests/machine/test_cores.py"),
+    ("cores: blocks by the number of threads", "fermibose/machine/local_rule.py", "return min(pieces_of(size * inputs * units, BLOCK_PRODUCTS), pieces_of(units, NARROW))", "import threading; return threading.active_count()", "tests/machine/test_cores.py"),
     ("cores: an error is lost", "fermibose/machine/cores.py", "    if errors:\n", "    if False:\n", "tests/machine/test_cores.py"),
     ("memory: strips keep their distances", "fermibose/machine/local_rule.py", "d2[:] = laplacian", "pass", "tests/machine/test_cores.py"),
     ("memory: all pairs at once", "fermibose/machine/local_rule.py", "if size**2 > STRIP:", "if False:", "tests/machine/test_memory.py::test_the_pairs_of_a_large_batch_are_never_all_in_memory"),
